@@ -1,0 +1,3 @@
+.PHONY: check-directives
+check-directives:
+	@build/check-directives
