@@ -1,0 +1,28 @@
+# make test      what is missing is installed, then the units and everything over HTTP
+# make units     the units alone
+# make http      the HTTP and fault tests alone; TESTS="t/http/key.t" for some of them
+
+TESTS ?= $(wildcard t/http t/fault)
+JOBS  ?= 2
+
+.PHONY: deps units http test
+
+# The installer does nothing, and quickly, where everything is there.
+deps:
+	@if [ -x build/install-deps ]; then build/install-deps; fi
+
+units: $(UNITS)
+	@set -e; for unit in $(UNITS); do echo "$$unit"; "$$unit" >$(OUT)/unit/log 2>&1 || { cat $(OUT)/unit/log; exit 1; }; done
+	@echo "units: $(words $(UNITS)) programs passed"
+
+http: all t/node_modules
+	IDEM_OUT=$(abspath $(OUT)) $(PROVE) -It/lib -j$(JOBS) $(TESTS)
+
+# Client libraries that the tests drive, as the lock file says. npm takes the registry that it is configured for.
+t/node_modules: t/package.json t/package-lock.json
+	cd t && npm ci --no-audit --no-fund --ignore-scripts
+	@touch $@
+
+test: deps
+	@$(MAKE) --no-print-directory all units http
+	@echo "make test: all passed"
