@@ -32,6 +32,8 @@ CTL_OBJS   = $(call objects,$(wildcard src/ctl/*.c))
 MODULE     = $(OUT)/mod_idempotency.so
 CTL        = $(OUT)/idempotencyctl
 UNITS      = $(patsubst t/unit/%.c,$(OUT)/unit/%,$(wildcard t/unit/test_*.c))
+# What the units share: every other file of their folder.
+UNIT_OBJS  = $(call objects,$(filter-out t/unit/test_%.c,$(wildcard t/unit/*.c)))
 
 .PHONY: all clean
 all: $(MODULE) $(CTL)
@@ -42,7 +44,7 @@ $(MODULE): $(CORE_OBJS) $(STORE_OBJS) $(HTTPD_OBJS)
 $(CTL): $(CORE_OBJS) $(STORE_OBJS) $(CTL_OBJS)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(OUT)/unit/%: $(OUT)/obj/t/unit/%.o $(CORE_OBJS) $(STORE_OBJS)
+$(OUT)/unit/%: $(OUT)/obj/t/unit/%.o $(UNIT_OBJS) $(CORE_OBJS) $(STORE_OBJS)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
 
