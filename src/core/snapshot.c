@@ -1,0 +1,312 @@
+#include "core/snapshot.h"
+
+#include <string.h>
+
+#include <apr_cstr.h>
+#include <apr_strings.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* CONTRACT section 5; "*" at the end of a name stands for anything. */
+static const char *const approved[] = {
+    "Content-Type", "Content-Encoding", "Content-Language", "Content-Disposition", "Location", "Content-Location",
+    "Content-Range", "ETag", "Last-Modified", "Link", "Retry-After", "Vary", "Allow", "Cache-Control",
+    "Access-Control-*", "Content-Security-Policy", "X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy",
+    "Content-Digest", "Repr-Digest", "Deprecation", "Sunset"
+};
+
+/* The same, and "*" at the beginning too. */
+static const char *const forbidden[] = {
+    /* of one browser */
+    "Set-Cookie", "Set-Cookie2", "Cookie", "Cookie2", "*CSRF-Token", "*XSRF-Token",
+    /* of one answer or one hop */
+    "Date", "Server", "Via", "Content-Length", "Connection", "Keep-Alive", "Proxy-*", "TE", "Trailer",
+    "Transfer-Encoding", "Upgrade", "HTTP2-Settings",
+    /* of one caller's authentication */
+    "WWW-Authenticate", "*Authorization", "*Authentication-Info", "Authentication-Control", "*Auth-Token",
+    "*Subject-Token", "*Access-Token", "*Refresh-Token", "*Security-Token", "*Api-Key",
+    /* of one exchange */
+    "traceparent", "tracestate", "traceresponse", "baggage", "b3", "X-B3-*", "uber-trace-id", "sentry-trace",
+    "X-Datadog-*", "X-Ot-Span-Context", "X-Cloud-Trace-Context", "*Trace-Id", "*Span-Id", "*Request-Id", "*RequestId",
+    "*Correlation-Id", "*Debug-Id", "CF-Ray", "X-Amz-Cf-Id", "X-Amz-Id-2", "X-Vercel-Id",
+    /* ours: made anew for every answer */
+    "Idempotency-*"
+};
+
+static const char *const texts[] = {
+    "is well-formed",
+    "is of an unknown layout version",
+    "ends before what it announces",
+    "goes on after what it announces",
+    "has too many fields",
+    "is too large",
+    "has a field name that is not a token",
+    "has a field value with NUL, CR or LF",
+    "has a reason phrase with control octets",
+    "has a field that is never kept"
+};
+
+const char *idem_snapshot_result_text(idem_snapshot_result_e result)
+{
+    return (apr_size_t)result < COUNT(texts) ? texts[result] : "is not well-formed";
+}
+
+static int matches(const char *name, const char *pattern)
+{
+    apr_size_t name_len = strlen(name), len = strlen(pattern);
+
+    if (pattern[0] == '*') {
+        return name_len >= len - 1 && apr_cstr_casecmp(name + name_len - (len - 1), pattern + 1) == 0;
+    }
+    if (pattern[len - 1] == '*') {
+        return apr_cstr_casecmpn(name, pattern, len - 1) == 0;
+    }
+    return apr_cstr_casecmp(name, pattern) == 0;
+}
+
+static int matches_any(const char *name, const char *const *patterns, apr_size_t count)
+{
+    apr_size_t i;
+
+    for (i = 0; i < count; i++) {
+        if (matches(name, patterns[i])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int idem_snapshot_forbidden(const char *name)
+{
+    return matches_any(name, forbidden, COUNT(forbidden));
+}
+
+int idem_snapshot_wants(const char *name, const apr_array_header_t *extra)
+{
+    int i;
+
+    if (idem_snapshot_forbidden(name)) {
+        return 0;
+    }
+    if (matches_any(name, approved, COUNT(approved))) {
+        return 1;
+    }
+    for (i = 0; extra && i < extra->nelts; i++) {
+        if (apr_cstr_casecmp(name, APR_ARRAY_IDX(extra, i, const char *)) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int is_name(const char *name, apr_size_t len)
+{
+    static const char others[] = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    apr_size_t i;
+
+    for (i = 0; i < len; i++) {
+        if (!name[i] || !strchr(others, name[i])) {
+            return 0;
+        }
+    }
+    return len > 0;
+}
+
+int idem_snapshot_is_name(const char *name)
+{
+    return is_name(name, strlen(name));
+}
+
+static int is_value(const char *value, apr_size_t len)
+{
+    return !memchr(value, '\0', len) && !memchr(value, '\r', len) && !memchr(value, '\n', len);
+}
+
+static int is_reason(const char *reason, apr_size_t len)
+{
+    apr_size_t i;
+
+    for (i = 0; i < len; i++) {
+        if (((unsigned char)reason[i] < 0x20 && reason[i] != '\t') || reason[i] == 0x7f) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static idem_snapshot_result_e check_field(const char *name, const char *value)
+{
+    if (!idem_snapshot_is_name(name)) {
+        return IDEM_SNAPSHOT_BAD_NAME;
+    }
+    if (!is_value(value, strlen(value))) {
+        return IDEM_SNAPSHOT_BAD_VALUE;
+    }
+    return idem_snapshot_forbidden(name) ? IDEM_SNAPSHOT_FORBIDDEN : IDEM_SNAPSHOT_OK;
+}
+
+/* Check what is to be laid out and count its octets. No sum here can overflow: each addend is a string in memory. */
+static idem_snapshot_result_e measure(const apr_array_header_t *fields, const char *reason, apr_size_t *len)
+{
+    const apr_table_entry_t *field = (const apr_table_entry_t *)fields->elts;
+    idem_snapshot_result_e result;
+    apr_size_t sum = 1 + 4 + strlen(reason) + 4;
+    int i;
+
+    if (!is_reason(reason, strlen(reason))) {
+        return IDEM_SNAPSHOT_BAD_REASON;
+    }
+    if (fields->nelts > IDEM_SNAPSHOT_MAX_FIELDS) {
+        return IDEM_SNAPSHOT_TOO_MANY;
+    }
+    for (i = 0; i < fields->nelts; i++) {
+        result = check_field(field[i].key, field[i].val);
+        if (result != IDEM_SNAPSHOT_OK) {
+            return result;
+        }
+        sum += 4 + strlen(field[i].key) + 4 + strlen(field[i].val);
+    }
+    *len = sum;
+    return sum > IDEM_SNAPSHOT_MAX_OCTETS ? IDEM_SNAPSHOT_TOO_LARGE : IDEM_SNAPSHOT_OK;
+}
+
+static unsigned char *put_number(unsigned char *at, apr_size_t n)
+{
+    *at++ = (unsigned char)(n >> 24);
+    *at++ = (unsigned char)(n >> 16);
+    *at++ = (unsigned char)(n >> 8);
+    *at++ = (unsigned char)n;
+    return at;
+}
+
+static unsigned char *put_text(unsigned char *at, const char *text)
+{
+    apr_size_t len = strlen(text);
+
+    at = put_number(at, len);
+    memcpy(at, text, len);
+    return at + len;
+}
+
+idem_snapshot_result_e idem_snapshot_encode_headers(apr_pool_t *p, const apr_table_t *headers, const char *reason,
+                                                    unsigned char **out, apr_size_t *len)
+{
+    const apr_array_header_t *fields = apr_table_elts(headers);
+    const apr_table_entry_t *field = (const apr_table_entry_t *)fields->elts;
+    idem_snapshot_result_e result;
+    unsigned char *at;
+    int i;
+
+    *out = NULL;
+    *len = 0;
+    reason = reason ? reason : "";
+    result = measure(fields, reason, len);
+    if (result != IDEM_SNAPSHOT_OK) {
+        *len = 0;
+        return result;
+    }
+    *out = at = apr_palloc(p, *len);
+    *at++ = IDEM_SNAPSHOT_LAYOUT;
+    at = put_text(at, reason);
+    at = put_number(at, (apr_size_t)fields->nelts);
+    for (i = 0; i < fields->nelts; i++) {
+        at = put_text(at, field[i].key);
+        at = put_text(at, field[i].val);
+    }
+    return IDEM_SNAPSHOT_OK;
+}
+
+/* What is still to be read. */
+typedef struct {
+    const unsigned char *at, *end;
+} input_t;
+
+static int get_number(input_t *in, apr_uint32_t *n)
+{
+    if (in->end - in->at < 4) {
+        return 0;
+    }
+    *n = (apr_uint32_t)in->at[0] << 24 | (apr_uint32_t)in->at[1] << 16 | (apr_uint32_t)in->at[2] << 8 | in->at[3];
+    in->at += 4;
+    return 1;
+}
+
+static int get_text(input_t *in, const char **text, apr_size_t *len)
+{
+    apr_uint32_t n;
+
+    if (!get_number(in, &n) || (apr_size_t)(in->end - in->at) < n) {
+        return 0;
+    }
+    *text = (const char *)in->at;
+    *len = n;
+    in->at += n;
+    return 1;
+}
+
+static idem_snapshot_result_e get_field(apr_pool_t *p, input_t *in, apr_table_t *into)
+{
+    const char *name, *value;
+    apr_size_t name_len, value_len;
+
+    if (!get_text(in, &name, &name_len) || !get_text(in, &value, &value_len)) {
+        return IDEM_SNAPSHOT_TRUNCATED;
+    }
+    if (!is_name(name, name_len)) {
+        return IDEM_SNAPSHOT_BAD_NAME;
+    }
+    if (!is_value(value, value_len)) {
+        return IDEM_SNAPSHOT_BAD_VALUE;
+    }
+    name = apr_pstrmemdup(p, name, name_len);
+    if (!idem_snapshot_forbidden(name)) {
+        apr_table_addn(into, name, apr_pstrmemdup(p, value, value_len));
+    }
+    return IDEM_SNAPSHOT_OK;
+}
+
+idem_snapshot_result_e idem_snapshot_decode_headers(apr_pool_t *p, const unsigned char *octets, apr_size_t len,
+                                                    apr_table_t **headers, const char **reason)
+{
+    input_t in;
+    idem_snapshot_result_e result = IDEM_SNAPSHOT_OK;
+    apr_table_t *fields;
+    const char *phrase;
+    apr_size_t phrase_len;
+    apr_uint32_t count, i;
+
+    *headers = NULL;
+    *reason = NULL;
+    if (len > IDEM_SNAPSHOT_MAX_OCTETS) {
+        return IDEM_SNAPSHOT_TOO_LARGE;
+    }
+    if (len == 0) {
+        return IDEM_SNAPSHOT_TRUNCATED;
+    }
+    in.at = octets;
+    in.end = octets + len;
+    if (*in.at++ != IDEM_SNAPSHOT_LAYOUT) {
+        return IDEM_SNAPSHOT_UNKNOWN_VERSION;
+    }
+    if (!get_text(&in, &phrase, &phrase_len) || !get_number(&in, &count)) {
+        return IDEM_SNAPSHOT_TRUNCATED;
+    }
+    if (!is_reason(phrase, phrase_len)) {
+        return IDEM_SNAPSHOT_BAD_REASON;
+    }
+    if (count > IDEM_SNAPSHOT_MAX_FIELDS) {
+        return IDEM_SNAPSHOT_TOO_MANY;
+    }
+    fields = apr_table_make(p, (int)count);
+    for (i = 0; i < count && result == IDEM_SNAPSHOT_OK; i++) {
+        result = get_field(p, &in, fields);
+    }
+    if (result == IDEM_SNAPSHOT_OK && in.at != in.end) {
+        result = IDEM_SNAPSHOT_TRAILING;
+    }
+    if (result == IDEM_SNAPSHOT_OK) {
+        *headers = fields;
+        *reason = phrase_len ? apr_pstrmemdup(p, phrase, phrase_len) : NULL;
+    }
+    return result;
+}
