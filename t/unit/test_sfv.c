@@ -198,6 +198,7 @@ static void parameters_are_read_and_ignored(void **state)
         }
         assert_int_equal(verdict(*state, "\"k\";a b", both[s]), IDEM_KEY_TRAILING);
         assert_int_equal(verdict(*state, "\"k\";a ;b", both[s]), IDEM_KEY_TRAILING);
+        assert_int_equal(verdict(*state, "\"k\";aB=1", both[s]), IDEM_KEY_TRAILING);
         assert_int_equal(verdict(*state, "\"k\";a, \"l\"", both[s]), IDEM_KEY_LIST);
     }
 }
