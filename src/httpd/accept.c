@@ -1,0 +1,289 @@
+#include "httpd/accept.h"
+
+#include <apr_strings.h>
+#include <httpd.h>
+#include <http_log.h>
+
+#include "core/digest.h"
+#include "core/uuid.h"
+#include "httpd/body.h"
+#include "httpd/child.h"
+#include "httpd/logging.h"
+
+APLOG_USE_MODULE(idempotency);
+
+#define MOST_LOOKS 3 /* a lost race is seen by the next look; a record that changes at every look is in progress */
+#define RETRY_STORE 2 /* seconds, Retry-After while the store is away */
+
+static void keep_operation(idem_ctx_t *ctx, const unsigned char *operation, int generation)
+{
+    memcpy(ctx->operation, operation, IDEM_UUID_LEN);
+    ctx->generation = generation;
+    ctx->has_operation = 1;
+}
+
+static void refuse_store(idem_ctx_t *ctx)
+{
+    idem_context_refuse(ctx, IDEM_PROBLEM_STORE_UNAVAILABLE, NULL);
+    ctx->answer.retry_after = RETRY_STORE;
+}
+
+static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store)
+{
+    const idem_dir_t *conf = ctx->conf;
+    idem_reserve_t *wanted = apr_pcalloc(ctx->pool, sizeof(*wanted));
+    const char *recipe = idem_recipe_format(ctx->pool, ctx->recipe);
+
+    wanted->scope = ctx->scope;
+    wanted->contract = IDEM_CONTRACT_NAME;
+    memcpy(wanted->fingerprint, ctx->fingerprint, sizeof(wanted->fingerprint));
+    wanted->recipe.octets = (const unsigned char *)recipe;
+    wanted->recipe.len = strlen(recipe);
+    if (store->digest_key_known) {
+        unsigned char *parts = apr_palloc(ctx->pool, IDEM_PARTS_LEN);
+
+        idem_fingerprint_parts(ctx->pool, ctx->framed, ctx->framed_len, store->digest_key, parts);
+        wanted->fingerprint_parts.octets = parts;
+        wanted->fingerprint_parts.len = IDEM_PARTS_LEN;
+    }
+    wanted->effect = IDEM_EFFECT_EXTERNAL;
+    wanted->state = idem_machine_first(wanted->effect, 0);
+    wanted->lease = conf->lease;
+    wanted->max_run = conf->max_run;
+    wanted->retention = conf->retention;
+    wanted->tombstone = conf->tombstone;
+    wanted->reuse_allowed = conf->reuse == IDEM_REUSE_ALLOW;
+    wanted->body_limit = conf->max_snapshot;
+    wanted->may_write = 1;
+    return wanted;
+}
+
+/* Ids of their own for every attempt: an attempt without an answer must not be mistaken for a later one. */
+static int new_ids(idem_reserve_t *wanted)
+{
+    return idem_uuid_v7(wanted->operation, apr_time_now()) == APR_SUCCESS &&
+           idem_uuid_v7(wanted->owner_token, apr_time_now()) == APR_SUCCESS;
+}
+
+/*
+ * Is it the same request, by the recipe that the record was made with? -1 where that recipe is not known (any more):
+ * then nobody can say.
+ */
+static int same_request(idem_ctx_t *ctx, const idem_reserve_t *wanted, const idem_record_t *found)
+{
+    const idem_recipe_t *recipe;
+    idem_request_t request;
+    unsigned char fingerprint[IDEM_FINGERPRINT_LEN];
+
+    if (found->recipe.len == wanted->recipe.len && !memcmp(found->recipe.octets, wanted->recipe.octets, found->recipe.len)) {
+        return !memcmp(found->fingerprint, ctx->fingerprint, IDEM_FINGERPRINT_LEN);
+    }
+    recipe = idem_recipe_parse(ctx->pool, (const char *)found->recipe.octets, found->recipe.len);
+    if (!recipe || strcmp(recipe->schema, ctx->recipe->schema)) {
+        return -1;
+    }
+    request = *ctx->request;
+    if (recipe->mode != ctx->recipe->mode && !idem_body_digest(ctx, recipe, request.payload)) {
+        return 0;
+    }
+    idem_fingerprint(ctx->pool, recipe, &request, fingerprint);
+    return !memcmp(found->fingerprint, fingerprint, IDEM_FINGERPRINT_LEN);
+}
+
+static idem_verdict_e judge(idem_ctx_t *ctx, const idem_reserve_t *wanted, const idem_record_t *found)
+{
+    idem_facts_t facts = {0};
+    int same = same_request(ctx, wanted, found);
+
+    if (same < 0) {
+        return IDEM_VERDICT_OUTCOME_UNKNOWN;
+    }
+    facts.state = found->state;
+    facts.record_effect = found->effect;
+    facts.route_effect = wanted->effect;
+    facts.fingerprint_equal = same;
+    facts.expired = found->expired;
+    facts.tombstone_over = found->tombstone_over;
+    facts.reuse_allowed = found->reuse_allowed;
+    facts.lapsed = found->lapsed;
+    facts.attempt_open = found->attempt_open;
+    facts.response_stored = found->response_headers.octets && found->response_body.octets;
+    facts.response_on_its_way = !found->response_headers.octets && found->owner_alive;
+    facts.writer_allowed = 1;
+    return idem_machine_verdict(&facts);
+}
+
+/* The groups in which the request differs from the first one, by name only. */
+static const char *differing(idem_ctx_t *ctx, const idem_reserve_t *wanted, const idem_record_t *found)
+{
+    const char *names = idem_fingerprint_differing(ctx->pool, wanted->fingerprint_parts.octets,
+                                                   wanted->fingerprint_parts.len, found->fingerprint_parts.octets,
+                                                   found->fingerprint_parts.len);
+
+    return *names ? apr_pstrcat(ctx->pool, idem_problem_type(IDEM_PROBLEM_KEY_REUSED)->detail, " What differs: ", names, ".", NULL)
+                  : NULL;
+}
+
+static const char *http_time(apr_pool_t *p, apr_time_t when)
+{
+    apr_time_exp_t exploded;
+    char *text = apr_palloc(p, 32);
+    apr_size_t len;
+
+    if (!when || apr_time_exp_gmt(&exploded, when) != APR_SUCCESS) {
+        return NULL;
+    }
+    apr_strftime(text, &len, 32, "%Y-%m-%dT%H:%M:%SZ", &exploded);
+    return text;
+}
+
+/* An answer that needs no further look. */
+static void answer(idem_ctx_t *ctx, idem_verdict_e verdict, const idem_reserve_t *wanted, const idem_record_t *found)
+{
+    switch (verdict) {
+    case IDEM_VERDICT_REPLAY:
+        ctx->phase = IDEM_PHASE_ANSWER;
+        ctx->answer.replay = found;
+        ctx->outcome_note = "replayed";
+        break;
+    case IDEM_VERDICT_KEY_REUSED:
+        idem_context_refuse(ctx, IDEM_PROBLEM_KEY_REUSED, differing(ctx, wanted, found));
+        break;
+    case IDEM_VERDICT_KEY_EXPIRED:
+        idem_context_refuse(ctx, IDEM_PROBLEM_KEY_EXPIRED, NULL);
+        ctx->answer.outcome = idem_outcome_name(found->outcome);
+        ctx->answer.settled = http_time(ctx->pool, found->settled_at);
+        break;
+    case IDEM_VERDICT_RESPONSE_NOT_STORED:
+        idem_context_refuse(ctx, IDEM_PROBLEM_RESPONSE_NOT_STORED, NULL);
+        ctx->answer.outcome = idem_outcome_name(found->outcome);
+        ctx->answer.original_status = found->response_code;
+        ctx->answer.replay = NULL;
+        break;
+    case IDEM_VERDICT_OUTCOME_UNKNOWN:
+        idem_context_refuse(ctx, IDEM_PROBLEM_OUTCOME_UNKNOWN, NULL);
+        break;
+    case IDEM_VERDICT_WRITER_FENCED:
+        idem_context_refuse(ctx, IDEM_PROBLEM_WRITER_FENCED, NULL);
+        ctx->answer.retry_after = RETRY_STORE;
+        break;
+    default:
+        idem_context_refuse(ctx, IDEM_PROBLEM_IN_PROGRESS, NULL);
+        ctx->answer.retry_after = found ? idem_machine_retry_after(found->age, found->lease_left) : 1;
+        break;
+    }
+}
+
+static void begin(idem_ctx_t *ctx, const idem_reserve_t *wanted, const unsigned char *operation, int generation)
+{
+    keep_operation(ctx, operation, generation);
+    ctx->effect = wanted->effect;
+    ctx->phase = IDEM_PHASE_RUNNING;
+    ctx->outcome_note = "executed";
+    idem_child_running(ctx->server->store, 1);
+}
+
+/* Verdicts that write once more. 1 where the record has changed meanwhile and deserves another look. */
+static int act(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_verdict_e verdict, const idem_reserve_t *wanted,
+               const idem_record_t *found)
+{
+    apr_time_t deadline = apr_time_now() + store->timeout;
+    idem_take_over_t take = {found, wanted, verdict == IDEM_VERDICT_REUSE, 0};
+    idem_store_result_e result;
+
+    if (verdict == IDEM_VERDICT_MARK_UNKNOWN) {
+        result = store->provider->mark_unknown(store, found, "httpd", "owner lapsed", deadline, ctx->pool);
+    }
+    else {
+        result = store->provider->take_over(store, &take, deadline, ctx->pool);
+    }
+    switch (result) {
+    case IDEM_STORE_OK:
+        if (verdict == IDEM_VERDICT_MARK_UNKNOWN) {
+            ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r, IDEM_LOG("0401") "operation %s is UNKNOWN: its owner is gone",
+                          idem_uuid_text(r->pool, found->operation));
+            answer(ctx, IDEM_VERDICT_OUTCOME_UNKNOWN, wanted, found);
+        }
+        else {
+            begin(ctx, wanted, take.reuse ? wanted->operation : found->operation, take.generation);
+        }
+        return 0;
+    case IDEM_STORE_STALE:
+    case IDEM_STORE_NOT_FOUND:
+        return 1;
+    case IDEM_STORE_BUSY:
+        answer(ctx, IDEM_VERDICT_IN_PROGRESS, wanted, found);
+        return 0;
+    case IDEM_STORE_FENCED:
+        answer(ctx, IDEM_VERDICT_WRITER_FENCED, wanted, found);
+        return 0;
+    case IDEM_STORE_AMBIGUOUS:
+        if (verdict != IDEM_VERDICT_MARK_UNKNOWN) {
+            idem_child_withdraw(ctx->server->store, ctx->scope.tenant,
+                                take.reuse ? wanted->operation : found->operation, wanted->owner_token,
+                                found->generation + 1);
+        }
+        refuse_store(ctx);
+        return 0;
+    default:
+        refuse_store(ctx);
+        return 0;
+    }
+}
+
+/* One look. 1 where another one is needed. */
+static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reserve_t *wanted)
+{
+    idem_verdict_e verdict;
+
+    store->provider->reserve(store, &wanted, 1, apr_time_now() + store->timeout, ctx->pool);
+    switch (wanted->result) {
+    case IDEM_STORE_OK:
+        begin(ctx, wanted, wanted->operation, 1);
+        return 0;
+    case IDEM_STORE_FOUND:
+        break;
+    case IDEM_STORE_FENCED:
+        answer(ctx, IDEM_VERDICT_WRITER_FENCED, wanted, NULL);
+        return 0;
+    case IDEM_STORE_AMBIGUOUS:
+        /* never executed; the child's thread takes the row away again if it came to be */
+        idem_child_withdraw(ctx->server->store, ctx->scope.tenant, wanted->operation, wanted->owner_token, 1);
+        refuse_store(ctx);
+        return 0;
+    default:
+        refuse_store(ctx);
+        return 0;
+    }
+    keep_operation(ctx, wanted->found->operation, wanted->found->generation);
+    verdict = judge(ctx, wanted, wanted->found);
+    if (verdict == IDEM_VERDICT_TAKE_OVER || verdict == IDEM_VERDICT_REUSE || verdict == IDEM_VERDICT_MARK_UNKNOWN) {
+        return act(r, ctx, store, verdict, wanted, wanted->found);
+    }
+    answer(ctx, verdict, wanted, wanted->found);
+    return 0;
+}
+
+void idem_accept(request_rec *r, idem_ctx_t *ctx)
+{
+    idem_store_t *store = idem_context_store(ctx);
+    idem_reserve_t *wanted;
+    int looks;
+
+    if (!store) {
+        refuse_store(ctx);
+        return;
+    }
+    wanted = make_request(ctx, store);
+    for (looks = 0; looks < MOST_LOOKS; looks++) {
+        if (!new_ids(wanted)) {
+            ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0402") "no random octets to be had for an operation id");
+            refuse_store(ctx);
+            return;
+        }
+        if (!look(r, ctx, store, wanted)) {
+            return;
+        }
+    }
+    answer(ctx, IDEM_VERDICT_IN_PROGRESS, wanted, NULL);
+}

@@ -1,0 +1,15 @@
+/*
+ * accept.h - one look at the store, one verdict. CONTRACT section 4.
+ */
+#ifndef IDEM_HTTPD_ACCEPT_H
+#define IDEM_HTTPD_ACCEPT_H
+
+#include "httpd/context.h"
+
+/*
+ * Asks the store for the record of a READY context. Leaves it RUNNING (this request has the record and is to execute)
+ * or with an ANSWER. Takes at most a few calls, each within IdempotencyStoreTimeout; nothing is held afterwards.
+ */
+void idem_accept(request_rec *r, idem_ctx_t *ctx);
+
+#endif

@@ -1,0 +1,220 @@
+#include "httpd/capture.h"
+
+#include <apr_buckets.h>
+#include <apr_strings.h>
+#include <httpd.h>
+#include <http_core.h>
+#include <http_connection.h>
+#include <http_log.h>
+#include <http_protocol.h>
+
+#include "httpd/logging.h"
+#include "httpd/replay.h"
+#include "httpd/settle.h"
+
+APLOG_USE_MODULE(idempotency);
+
+#define FILTER_NAME "IDEMPOTENCY_CAPTURE"
+
+typedef enum {
+    CAPTURE_HOLDING, /* nothing has left */
+    CAPTURE_PASSING, /* settled without a body: everything goes through */
+    CAPTURE_DEAD     /* given up, or replaced by a later answer: everything is swallowed */
+} capture_e;
+
+/* One filter in one chain. The newest one of a context is in ctx->capture. */
+struct idem_capture_t {
+    idem_ctx_t *ctx;
+    ap_filter_t *filter;
+    apr_bucket_brigade *held;
+    apr_off_t length;
+    capture_e state;
+};
+
+static void insert(request_rec *r, int after_error)
+{
+    idem_ctx_t *ctx = idem_context_get(r);
+    idem_capture_t *capture;
+
+    if (!ctx || ctx->phase < IDEM_PHASE_READY || ctx->phase == IDEM_PHASE_SETTLED) {
+        return;
+    }
+    if (ctx->capture && ctx->capture->state == CAPTURE_HOLDING) {
+        ctx->capture->state = CAPTURE_DEAD;
+        apr_brigade_cleanup(ctx->capture->held);
+    }
+    capture = apr_pcalloc(r->pool, sizeof(*capture));
+    capture->ctx = ctx;
+    capture->held = apr_brigade_create(r->pool, r->connection->bucket_alloc);
+    capture->filter = ap_add_output_filter(FILTER_NAME, capture, r, r->connection);
+    ctx->capture = capture;
+    (void)after_error;
+}
+
+void idem_capture_insert(request_rec *r)
+{
+    insert(r, 0);
+}
+
+void idem_capture_insert_error(request_rec *r)
+{
+    insert(r, 1);
+}
+
+ap_filter_t *idem_capture_position(request_rec *r, const idem_ctx_t *ctx)
+{
+    return ctx->capture && ctx->capture->filter->r == r ? ctx->capture->filter->next : r->output_filters;
+}
+
+/*
+ * The response cannot be had whole. Nothing of it has left, so the client gets an error in its place: an error bucket
+ * makes httpd build one, and that answer comes through a new filter of ours, which settles.
+ */
+static apr_status_t give_up(ap_filter_t *f, idem_capture_t *capture, int status)
+{
+    apr_bucket_brigade *bb = apr_brigade_create(f->r->pool, f->c->bucket_alloc);
+
+    capture->ctx->broken = 1;
+    capture->state = CAPTURE_DEAD;
+    apr_brigade_cleanup(capture->held);
+    APR_BRIGADE_INSERT_TAIL(bb, ap_bucket_error_create(status, NULL, f->r->pool, f->c->bucket_alloc));
+    APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_eos_create(f->c->bucket_alloc));
+    ap_pass_brigade(f->next, bb);
+    return APR_EGENERAL;
+}
+
+/* Settled; now it may leave. end: the response is complete. */
+static apr_status_t release(ap_filter_t *f, idem_capture_t *capture, int end)
+{
+    if (end) {
+        APR_BRIGADE_INSERT_TAIL(capture->held, apr_bucket_eos_create(f->c->bucket_alloc));
+        ap_remove_output_filter(f);
+    }
+    capture->state = CAPTURE_PASSING;
+    idem_replay_mark(f->r, capture->ctx);
+    return ap_pass_brigade(f->next, capture->held);
+}
+
+/* Events have no end to wait for, and some answers are not to lie in a table: only that they were given is kept. */
+static int keeps_body(const request_rec *r, const idem_ctx_t *ctx)
+{
+    return ctx->conf->snapshot_body && !(r->content_type && !strncasecmp(r->content_type, "text/event-stream", 17));
+}
+
+/* A response that announced another length than it has was cut on its way. */
+static int is_cut(const request_rec *r, const idem_capture_t *capture)
+{
+    const char *announced = apr_table_get(r->headers_out, "Content-Length");
+    apr_off_t length;
+    char *end;
+
+    return announced && !r->header_only && !AP_STATUS_IS_HEADER_ONLY(r->status) &&
+           apr_strtoff(&length, announced, &end, 10) == APR_SUCCESS && !*end && length != capture->length;
+}
+
+/* The end of the response has come. */
+static apr_status_t complete(ap_filter_t *f, idem_capture_t *capture)
+{
+    if (is_cut(f->r, capture)) {
+        ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, f->r, IDEM_LOG("0701") "the response is shorter or longer than announced");
+        return give_up(f, capture, HTTP_BAD_GATEWAY);
+    }
+    idem_settle(f->r, capture->ctx, keeps_body(f->r, capture->ctx) ? capture->held : NULL);
+    return release(f, capture, 1);
+}
+
+/* Takes one bucket of data. *passing is set where the response is not to be held any longer. */
+static apr_status_t hold(ap_filter_t *f, idem_capture_t *capture, apr_bucket *e, int *passing)
+{
+    const char *data;
+    apr_size_t len;
+    apr_status_t rv = apr_bucket_read(e, &data, &len, APR_BLOCK_READ);
+
+    if (rv != APR_SUCCESS) {
+        return rv;
+    }
+    if (!keeps_body(f->r, capture->ctx) || capture->length + (apr_off_t)len > capture->ctx->conf->max_snapshot) {
+        *passing = 1;
+        return APR_SUCCESS;
+    }
+    /* reading may have split the bucket: what was read is e, the rest follows it */
+    APR_BUCKET_REMOVE(e);
+    APR_BRIGADE_INSERT_TAIL(capture->held, e);
+    rv = apr_bucket_setaside(e, f->r->pool);
+    capture->length += (apr_off_t)len;
+    return rv == APR_ENOTIMPL ? APR_SUCCESS : rv;
+}
+
+/* Settles without a body, sends what was held, and lets the rest follow. */
+static apr_status_t pass_through(ap_filter_t *f, idem_capture_t *capture, apr_bucket_brigade *bb)
+{
+    apr_status_t rv;
+
+    idem_settle(f->r, capture->ctx, NULL);
+    rv = release(f, capture, 0);
+    if (rv == APR_SUCCESS) {
+        ap_remove_output_filter(f);
+        rv = ap_pass_brigade(f->next, bb);
+    }
+    return rv;
+}
+
+static int status_of_failure(apr_status_t rv)
+{
+    return APR_STATUS_IS_TIMEUP(rv) ? HTTP_GATEWAY_TIME_OUT : HTTP_BAD_GATEWAY;
+}
+
+static apr_status_t capture_filter(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    idem_capture_t *capture = f->ctx;
+    idem_ctx_t *ctx = capture->ctx;
+    int passing = 0;
+
+    if (capture->state == CAPTURE_DEAD) {
+        apr_brigade_cleanup(bb);
+        return APR_EGENERAL;
+    }
+    if (ctx->phase != IDEM_PHASE_RUNNING || capture->state == CAPTURE_PASSING) {
+        /* nothing was reserved for this request, or it is settled: none of our business */
+        ap_remove_output_filter(f);
+        return ap_pass_brigade(f->next, bb);
+    }
+    if (ctx->running && !APR_BRIGADE_EMPTY(bb)) {
+        ctx->passed_anything = 1;
+    }
+    while (!APR_BRIGADE_EMPTY(bb)) {
+        apr_bucket *e = APR_BRIGADE_FIRST(bb);
+        apr_status_t rv;
+
+        if (APR_BUCKET_IS_EOS(e)) {
+            apr_brigade_cleanup(bb);
+            return complete(f, capture);
+        }
+        if (AP_BUCKET_IS_ERROR(e)) {
+            int status = ((ap_bucket_error *)e->data)->status;
+
+            apr_brigade_cleanup(bb);
+            return give_up(f, capture, status);
+        }
+        if (APR_BUCKET_IS_METADATA(e)) {
+            /* a flush would send what is not settled yet */
+            apr_bucket_delete(e);
+            continue;
+        }
+        rv = hold(f, capture, e, &passing);
+        if (rv != APR_SUCCESS) {
+            ap_log_rerror(APLOG_MARK, APLOG_ERR, rv, f->r, IDEM_LOG("0702") "the response cannot be read to its end");
+            apr_brigade_cleanup(bb);
+            return give_up(f, capture, status_of_failure(rv));
+        }
+        if (passing) {
+            return pass_through(f, capture, bb);
+        }
+    }
+    return APR_SUCCESS;
+}
+
+void idem_capture_register(void)
+{
+    ap_register_output_filter(FILTER_NAME, capture_filter, NULL, AP_FTYPE_CONTENT_SET - 3);
+}

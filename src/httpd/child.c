@@ -1,0 +1,285 @@
+#include "httpd/child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <apr_atomic.h>
+#include <apr_thread_proc.h>
+#include <httpd.h>
+#include <http_log.h>
+
+#include "core/uuid.h"
+#include "httpd/chores.h"
+#include "httpd/conns.h"
+#include "httpd/logging.h"
+#include "store/pgsql.h"
+
+APLOG_USE_MODULE(idempotency);
+
+#define DEFAULT_LEASE      apr_time_from_sec(60)
+#define LONGEST_HEARTBEAT  apr_time_from_sec(15)
+#define SHORTEST_HEARTBEAT apr_time_from_msec(200)
+#define GOODBYE_PATIENCE   3000 /* ms that the end of a child waits for its thread */
+
+struct idem_child_store_t {
+    server_rec *registry;
+    idem_store_t store;      /* as request threads use it */
+    idem_store_t own;        /* the same, with connections that need no fresh heartbeat: for the thread */
+    idem_conns_t *conns;
+    idem_chores_t *chores;
+    apr_interval_time_t lease;    /* the shortest of all routes that use this store */
+    apr_interval_time_t interval; /* between heartbeats */
+    apr_time_t next_heartbeat;
+    apr_thread_t *thread;
+    int wake[2];             /* a pipe: waking is safe even from a signal handler, where prefork destroys its pools */
+    int done[2];             /* readable once the thread has ended */
+    volatile apr_uint32_t stop;
+    volatile apr_uint32_t running;
+    idem_child_store_t *next;
+};
+
+idem_store_t *idem_child_store(idem_child_store_t *child)
+{
+    return &child->store;
+}
+
+void idem_child_running(idem_child_store_t *child, int change)
+{
+    if (change > 0) {
+        apr_atomic_inc32(&child->running);
+    }
+    else {
+        apr_atomic_dec32(&child->running);
+    }
+}
+
+static void wake(void *baton)
+{
+    idem_child_store_t *child = baton;
+    ssize_t written = write(child->wake[1], "", 1);
+
+    (void)written; /* a full pipe wakes as well */
+}
+
+void idem_child_withdraw(idem_child_store_t *child, const char *tenant, const unsigned char *operation,
+                         const unsigned char *owner_token, int generation)
+{
+    idem_chore_t chore = {IDEM_CHORE_WITHDRAW, generation, {0}, {0}};
+
+    memcpy(chore.operation, operation, IDEM_UUID_LEN);
+    memcpy(chore.owner_token, owner_token, IDEM_UUID_LEN);
+    if (!idem_chores_add(child->chores, &chore, tenant)) {
+        ap_log_error(APLOG_MARK, APLOG_ERR, 0, child->registry,
+                     IDEM_LOG("1001") "too many reserves without an answer: this one is left to lapse");
+    }
+    wake(child);
+}
+
+void idem_child_settle_unknown(idem_child_store_t *child, const char *tenant, const unsigned char *operation,
+                               int generation)
+{
+    idem_chore_t chore = {IDEM_CHORE_UNKNOWN, generation, {0}, {0}};
+
+    memcpy(chore.operation, operation, IDEM_UUID_LEN);
+    if (!idem_chores_add(child->chores, &chore, tenant)) {
+        ap_log_error(APLOG_MARK, APLOG_ERR, 0, child->registry,
+                     IDEM_LOG("1002") "too many operations ended without a response: this one is left to lapse");
+    }
+    wake(child);
+}
+
+static void log_for_store(void *baton, int level, const char *message)
+{
+    idem_child_store_t *child = baton;
+
+    ap_log_error(APLOG_MARK, level, 0, child->registry, IDEM_LOG("1003") "registry: %s", message);
+}
+
+/* Sends the heartbeat where it is due. Request threads may reserve for half a lease after the last good one. */
+static void beat(idem_child_store_t *child, apr_pool_t *p)
+{
+    apr_time_t begun = apr_time_now();
+    idem_store_result_e result;
+
+    if (begun < child->next_heartbeat || !idem_conns_have(child->conns)) {
+        return;
+    }
+    result = child->own.provider->heartbeat(&child->own, begun + child->store.timeout, p);
+    if (result == IDEM_STORE_OK) {
+        idem_conns_fresh_until(child->conns, begun + child->lease / 2);
+        child->next_heartbeat = begun + child->interval;
+    }
+    else {
+        child->next_heartbeat = apr_time_now() + SHORTEST_HEARTBEAT;
+    }
+}
+
+static void wait_until(idem_child_store_t *child, apr_time_t when)
+{
+    struct pollfd fd = {child->wake[0], POLLIN, 0};
+    apr_interval_time_t left = when - apr_time_now();
+    char drain[64];
+
+    if (left > 0) {
+        poll(&fd, 1, (int)apr_time_as_msec(left) + 1);
+    }
+    while (read(child->wake[0], drain, sizeof(drain)) > 0) {
+    }
+}
+
+static void say_goodbye(idem_child_store_t *child, apr_pool_t *p)
+{
+    idem_chores_work(child->chores, &child->own, p, 1);
+    /* with operations left the row stays: it tells until when they may still be at work */
+    if (!apr_atomic_read32(&child->running) && !idem_chores_left(child->chores) && idem_conns_have(child->conns)) {
+        child->own.provider->farewell(&child->own, apr_time_now() + child->store.timeout, p);
+    }
+    idem_conns_close(child->conns);
+}
+
+static void *APR_THREAD_FUNC tend(apr_thread_t *thread, void *data)
+{
+    idem_child_store_t *child = data;
+    apr_pool_t *p;
+    ssize_t written;
+
+    apr_pool_create(&p, apr_thread_pool_get(thread));
+    while (!apr_atomic_read32(&child->stop)) {
+        apr_time_t again = idem_conns_tend(child->conns, &child->store);
+
+        beat(child, p);
+        if (idem_conns_have(child->conns)) {
+            apr_time_t chore = idem_chores_work(child->chores, &child->own, p, 0);
+
+            again = chore < again ? chore : again;
+            again = child->next_heartbeat < again ? child->next_heartbeat : again;
+        }
+        apr_pool_clear(p);
+        wait_until(child, again);
+    }
+    say_goodbye(child, p);
+    written = write(child->done[1], "", 1);
+    (void)written;
+    return NULL;
+}
+
+/*
+ * The end of a child. A prefork child runs this in its signal handler, maybe while its own main thread holds a lock
+ * of ours: so the thread is told by a pipe, and waited for with patience that ends.
+ */
+static apr_status_t stop_thread(void *data)
+{
+    idem_child_store_t *child = data;
+    struct pollfd fd = {child->done[0], POLLIN, 0};
+    apr_status_t rv;
+
+    apr_atomic_set32(&child->stop, 1);
+    wake(child);
+    if (poll(&fd, 1, GOODBYE_PATIENCE) == 1) {
+        apr_thread_join(&rv, child->thread);
+    }
+    return APR_SUCCESS;
+}
+
+static int open_pipe(int fds[2])
+{
+    return pipe2(fds, O_CLOEXEC | O_NONBLOCK) == 0;
+}
+
+static apr_status_t start_thread(idem_child_store_t *child, apr_pool_t *pchild)
+{
+    sigset_t all;
+    sigset_t before;
+    apr_status_t rv;
+
+    /* signals are for the child's own threads: a handler of theirs must not run in ours */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rv = apr_thread_create(&child->thread, NULL, tend, child, pchild);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rv;
+}
+
+static void fill_store(idem_child_store_t *child, const idem_server_t *conf)
+{
+    idem_store_t *store = &child->store;
+
+    store->provider = &idem_store_pgsql;
+    store->source = idem_conns_source(child->conns);
+    store->host = child->registry->server_hostname;
+    store->writer_epoch = conf->writer_epoch == IDEM_UNSET ? 1 : conf->writer_epoch;
+    store->use_prepared = conf->store_prepare != 0;
+    store->timeout = idem_config_timeout(conf);
+    store->log = log_for_store;
+    store->log_baton = child;
+    child->own = *store;
+    child->own.source = idem_conns_own_source(child->conns);
+}
+
+static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, apr_interval_time_t lease)
+{
+    idem_child_store_t *child = apr_pcalloc(pchild, sizeof(*child));
+    idem_chores_t *chores = idem_chores_create(pchild);
+
+    child->registry = conf->registry;
+    child->lease = lease ? lease : DEFAULT_LEASE;
+    child->interval = child->lease / 4;
+    child->interval = child->interval > LONGEST_HEARTBEAT ? LONGEST_HEARTBEAT : child->interval;
+    child->chores = chores;
+    child->conns = idem_conns_create(pchild, conf->registry, conf->most_connections, idem_config_timeout(conf), wake, child);
+    if (!child->conns || !chores || !open_pipe(child->wake) || !open_pipe(child->done) ||
+        idem_uuid_v7(child->store.owner, apr_time_now()) != APR_SUCCESS) {
+        return NULL;
+    }
+    fill_store(child, conf);
+    return start_thread(child, pchild) == APR_SUCCESS ? child : NULL;
+}
+
+/* The shortest lease of all servers that share a registry. */
+static apr_interval_time_t shortest_lease(server_rec *s, const server_rec *registry)
+{
+    apr_interval_time_t shortest = 0;
+
+    for (; s; s = s->next) {
+        const idem_server_t *conf = idem_config_server(s);
+
+        if (conf->registry == registry && conf->shortest_lease && (!shortest || conf->shortest_lease < shortest)) {
+            shortest = conf->shortest_lease;
+        }
+    }
+    return shortest;
+}
+
+void idem_child_init(apr_pool_t *pchild, server_rec *main_server)
+{
+    idem_child_store_t *first = NULL;
+    server_rec *s;
+
+    for (s = main_server; s; s = s->next) {
+        idem_server_t *conf = idem_config_server(s);
+        idem_child_store_t *child = first;
+
+        if (!conf->has_routes || !conf->registry) {
+            continue;
+        }
+        while (child && child->registry != conf->registry) {
+            child = child->next;
+        }
+        if (!child) {
+            child = make(pchild, conf, shortest_lease(main_server, conf->registry));
+            if (!child) {
+                ap_log_error(APLOG_MARK, APLOG_CRIT, 0, s,
+                             IDEM_LOG("1004") "no thread for the registry: keyed requests get 503 from this child");
+                continue;
+            }
+            child->next = first;
+            first = child;
+            apr_pool_pre_cleanup_register(pchild, child, stop_thread);
+        }
+        conf->store = child;
+    }
+}

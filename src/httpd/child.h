@@ -1,0 +1,35 @@
+/*
+ * child.h - what one httpd child keeps for a store: its connections, its name as an owner, and a thread of its own.
+ *
+ * The thread opens and repairs connections, sends the heartbeat of the child's row in idempotency_owners, and settles
+ * what request threads must not (withdrawn reserves, requests that ended without a response). It is not mod_watchdog's:
+ * that one ends at a graceful restart while requests still run. Ours ends when the child's pool is destroyed, after
+ * the last of them.
+ */
+#ifndef IDEM_HTTPD_CHILD_H
+#define IDEM_HTTPD_CHILD_H
+
+#include <httpd.h>
+
+#include "httpd/config.h"
+#include "store/store.h"
+
+/* Hook child_init: one of these for every server whose DBD settings hold a registry. */
+void idem_child_init(apr_pool_t *pchild, server_rec *main_server);
+
+/* The store as request threads use it. Never NULL. */
+idem_store_t *idem_child_store(idem_child_store_t *child);
+
+/* Counts operations that this child has reserved and not settled: +1, -1. */
+void idem_child_running(idem_child_store_t *child, int change);
+
+/* Queues the withdrawal of a reserve or takeover that got no answer: its row may come to be at any later time.
+ * A full queue is an error line; the row then lapses with this child. */
+void idem_child_withdraw(idem_child_store_t *child, const char *tenant, const unsigned char *operation,
+                         const unsigned char *owner_token, int generation);
+
+/* Queues the settlement UNKNOWN of an operation that ended without a response. Never blocks on the store. */
+void idem_child_settle_unknown(idem_child_store_t *child, const char *tenant, const unsigned char *operation,
+                               int generation);
+
+#endif

@@ -1,0 +1,190 @@
+#include "httpd/config.h"
+
+#include <apr_strings.h>
+
+#define DEFAULT_LEASE         apr_time_from_sec(60)
+#define DEFAULT_MAX_RUN       apr_time_from_sec(3600)
+#define DEFAULT_RETENTION     apr_time_from_sec(24 * 3600)
+#define DEFAULT_TOMBSTONE     apr_time_from_sec(APR_INT64_C(30) * 24 * 3600)
+#define DEFAULT_STORE_TIMEOUT apr_time_from_sec(2)
+#define DEFAULT_MAX_BODY      (8 * 1024 * 1024)
+#define DEFAULT_BODY_MEMORY   (256 * 1024)
+#define DEFAULT_MAX_SNAPSHOT  (1024 * 1024)
+#define KEY_MAX               255
+#define KEY_MIN_STRICT        16
+
+void *idem_config_create_dir(apr_pool_t *p, char *dir)
+{
+    idem_dir_t *conf = apr_pcalloc(p, sizeof(*conf));
+
+    (void)dir;
+    conf->no_identity = IDEM_UNSET;
+    conf->mode = IDEM_UNSET;
+    conf->key_required = IDEM_UNSET;
+    conf->key_syntax = IDEM_UNSET;
+    conf->key_min = IDEM_UNSET;
+    conf->key_max = IDEM_UNSET;
+    conf->payload_mode = IDEM_UNSET;
+    conf->bind_host = IDEM_UNSET;
+    conf->query = IDEM_UNSET;
+    conf->max_body = IDEM_UNSET;
+    conf->body_memory = IDEM_UNSET;
+    conf->max_snapshot = IDEM_UNSET;
+    conf->snapshot_body = IDEM_UNSET;
+    conf->error_member = IDEM_UNSET;
+    conf->forward_key = IDEM_UNSET;
+    conf->retention = IDEM_UNSET;
+    conf->tombstone = IDEM_UNSET;
+    conf->reuse = IDEM_UNSET;
+    conf->lease = IDEM_UNSET;
+    conf->max_run = IDEM_UNSET;
+    return conf;
+}
+
+#define MERGE_NUMBER(field)  merged->field = in->field != IDEM_UNSET ? in->field : out->field
+#define MERGE_POINTER(field) merged->field = in->field ? in->field : out->field
+
+void *idem_config_merge_dir(apr_pool_t *p, void *outer, void *inner)
+{
+    const idem_dir_t *out = outer;
+    const idem_dir_t *in = inner;
+    idem_dir_t *merged = apr_pcalloc(p, sizeof(*merged));
+
+    MERGE_POINTER(route);
+    MERGE_POINTER(tenant);
+    MERGE_POINTER(principal);
+    MERGE_POINTER(trust_env);
+    MERGE_NUMBER(no_identity);
+    MERGE_NUMBER(mode);
+    MERGE_NUMBER(key_required);
+    MERGE_NUMBER(key_syntax);
+    MERGE_NUMBER(key_min);
+    MERGE_NUMBER(key_max);
+    MERGE_POINTER(key_header);
+    MERGE_POINTER(key_pattern);
+    MERGE_POINTER(key_pattern_text);
+    MERGE_NUMBER(payload_mode);
+    MERGE_NUMBER(bind_host);
+    MERGE_NUMBER(query);
+    MERGE_POINTER(query_names);
+    MERGE_POINTER(bound_headers);
+    MERGE_NUMBER(max_body);
+    MERGE_NUMBER(body_memory);
+    MERGE_NUMBER(max_snapshot);
+    MERGE_NUMBER(snapshot_body);
+    MERGE_POINTER(snapshot_headers);
+    MERGE_POINTER(replayed_header);
+    MERGE_NUMBER(error_member);
+    MERGE_NUMBER(forward_key);
+    MERGE_NUMBER(retention);
+    MERGE_NUMBER(tombstone);
+    MERGE_NUMBER(reuse);
+    MERGE_NUMBER(lease);
+    MERGE_NUMBER(max_run);
+    /* the one list that adds up: an inner section's rules come first, the outer's stay behind them */
+    merged->outcomes = !in->outcomes    ? out->outcomes
+                       : !out->outcomes ? in->outcomes
+                                        : apr_array_append(p, in->outcomes, out->outcomes);
+    return merged;
+}
+
+void *idem_config_create_server(apr_pool_t *p, server_rec *s)
+{
+    idem_server_t *conf = apr_pcalloc(p, sizeof(*conf));
+
+    (void)s;
+    conf->store_timeout = IDEM_UNSET;
+    conf->store_prepare = IDEM_UNSET;
+    conf->writer_epoch = IDEM_UNSET;
+    return conf;
+}
+
+void *idem_config_merge_server(apr_pool_t *p, void *outer, void *inner)
+{
+    const idem_server_t *out = outer;
+    const idem_server_t *in = inner;
+    idem_server_t *merged = apr_pcalloc(p, sizeof(*merged));
+
+    MERGE_POINTER(store_server);
+    MERGE_POINTER(store_directive);
+    MERGE_NUMBER(store_timeout);
+    MERGE_NUMBER(store_prepare);
+    MERGE_NUMBER(writer_epoch);
+    MERGE_POINTER(docs);
+    merged->shortest_lease = in->shortest_lease;
+    if (!merged->shortest_lease || (out->shortest_lease && out->shortest_lease < merged->shortest_lease)) {
+        merged->shortest_lease = out->shortest_lease;
+    }
+    return merged;
+}
+
+const idem_dir_t *idem_config_dir(const request_rec *r)
+{
+    return ap_get_module_config(r->per_dir_config, &idempotency_module);
+}
+
+idem_server_t *idem_config_server(const server_rec *s)
+{
+    return ap_get_module_config(s->module_config, &idempotency_module);
+}
+
+static const apr_array_header_t *words(apr_pool_t *p, const char *a, const char *b, const char *c)
+{
+    apr_array_header_t *list = apr_array_make(p, 3, sizeof(const char *));
+
+    if (a) {
+        APR_ARRAY_PUSH(list, const char *) = a;
+        APR_ARRAY_PUSH(list, const char *) = b;
+        APR_ARRAY_PUSH(list, const char *) = c;
+    }
+    return list;
+}
+
+#define DEFAULT_NUMBER(field, value)  conf->field = conf->field != IDEM_UNSET ? conf->field : (value)
+#define DEFAULT_POINTER(field, value) conf->field = conf->field ? conf->field : (value)
+
+const idem_dir_t *idem_config_resolve(apr_pool_t *p, const idem_dir_t *unset)
+{
+    idem_dir_t *conf = apr_pmemdup(p, unset, sizeof(*conf));
+
+    DEFAULT_NUMBER(mode, IDEM_MODE_ENFORCE);
+    DEFAULT_NUMBER(no_identity, 0);
+    DEFAULT_NUMBER(key_required, conf->route && conf->route->kind == IDEM_ROUTE_NAMED);
+    DEFAULT_NUMBER(key_syntax, IDEM_KEY_LENIENT);
+    DEFAULT_NUMBER(key_min, conf->key_syntax == IDEM_KEY_STRICT ? KEY_MIN_STRICT : 1);
+    DEFAULT_NUMBER(key_max, KEY_MAX);
+    DEFAULT_POINTER(key_header, "Idempotency-Key");
+    DEFAULT_NUMBER(payload_mode, IDEM_PAYLOAD_RAW);
+    DEFAULT_NUMBER(bind_host, 1);
+    DEFAULT_NUMBER(query, IDEM_QUERY_ALL);
+    DEFAULT_POINTER(bound_headers, words(p, "X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"));
+    DEFAULT_NUMBER(max_body, DEFAULT_MAX_BODY);
+    DEFAULT_NUMBER(body_memory, DEFAULT_BODY_MEMORY);
+    DEFAULT_NUMBER(max_snapshot, DEFAULT_MAX_SNAPSHOT);
+    DEFAULT_NUMBER(snapshot_body, 1);
+    DEFAULT_POINTER(replayed_header, "Idempotency-Replayed");
+    DEFAULT_NUMBER(error_member, 1);
+    DEFAULT_NUMBER(forward_key, 1);
+    DEFAULT_POINTER(outcomes, words(p, NULL, NULL, NULL));
+    DEFAULT_NUMBER(retention, DEFAULT_RETENTION);
+    DEFAULT_NUMBER(tombstone, DEFAULT_TOMBSTONE);
+    DEFAULT_NUMBER(reuse, IDEM_REUSE_REFUSE);
+    DEFAULT_NUMBER(lease, DEFAULT_LEASE);
+    DEFAULT_NUMBER(max_run, DEFAULT_MAX_RUN);
+    return conf;
+}
+
+apr_interval_time_t idem_config_timeout(const idem_server_t *conf)
+{
+    return conf->store_timeout != IDEM_UNSET ? conf->store_timeout : DEFAULT_STORE_TIMEOUT;
+}
+
+void idem_config_recipe(const idem_dir_t *conf, idem_recipe_t *recipe)
+{
+    recipe->mode = (idem_payload_mode_e)conf->payload_mode;
+    recipe->host = conf->bind_host;
+    recipe->query = (idem_query_e)conf->query;
+    recipe->query_names = conf->query_names;
+    recipe->headers = conf->bound_headers;
+    recipe->schema = "";
+}

@@ -1,0 +1,133 @@
+/*
+ * config.h - what an operator wrote: per-server and per-directory configuration, and how sections merge.
+ * CONTRACT section 11.
+ */
+#ifndef IDEM_HTTPD_CONFIG_H
+#define IDEM_HTTPD_CONFIG_H
+
+#include <httpd.h>
+#include <http_config.h>
+#include <ap_expr.h>
+
+#include "core/fingerprint.h"
+#include "core/machine.h"
+#include "core/pattern.h"
+#include "core/sfv.h"
+
+extern module AP_MODULE_DECLARE_DATA idempotency_module;
+
+#define IDEM_UNSET (-1)
+
+typedef enum { IDEM_ROUTE_NAMED, IDEM_ROUTE_AUTO, IDEM_ROUTE_NONE } idem_route_e;
+
+/* IdempotencyRoute. directive says where it stands, for messages of start-up. */
+typedef struct idem_route_t {
+    idem_route_e kind;
+    const char *name;                  /* may hold %{MATCH_x}; "auto" and "None" for the other kinds */
+    const char *revision;
+    const apr_array_header_t *methods; /* of const char * */
+    const ap_directive_t *directive;
+} idem_route_t;
+
+typedef enum {
+    IDEM_SOURCE_USER,
+    IDEM_SOURCE_ENV,
+    IDEM_SOURCE_NOTE,
+    IDEM_SOURCE_SSL,
+    IDEM_SOURCE_SERVER,
+    IDEM_SOURCE_CONST
+} idem_source_e;
+
+/* One word of IdempotencyTenant or IdempotencyPrincipal. */
+typedef struct idem_source_t {
+    idem_source_e kind;
+    const char *argument; /* NAME, VAR or TEXT */
+    const char *text;     /* as written, for messages */
+} idem_source_t;
+
+/* One IdempotencyOutcome: the first that fits a response decides. */
+typedef struct idem_outcome_rule_t {
+    int first_status; /* 5xx is 500 to 599 */
+    int last_status;
+    idem_outcome_e outcome;
+    const ap_expr_info_t *expr; /* NULL: no condition */
+} idem_outcome_rule_t;
+
+enum { IDEM_MODE_OFF, IDEM_MODE_ENFORCE };
+enum { IDEM_REUSE_REFUSE, IDEM_REUSE_ALLOW };
+
+/* Per directory. IDEM_UNSET and NULL mean: not said here. */
+typedef struct idem_dir_t {
+    const idem_route_t *route;
+    const apr_array_header_t *tenant;    /* of idem_source_t */
+    const apr_array_header_t *principal; /* of idem_source_t */
+    const apr_array_header_t *trust_env; /* of const char * */
+    int no_identity;                     /* 0 Reject; nothing else is built */
+    int mode;
+    int key_required;
+    int key_syntax;                      /* idem_key_syntax_e */
+    apr_interval_time_t key_min;         /* octets */
+    apr_interval_time_t key_max;
+    const char *key_header;
+    const idem_pattern_t *key_pattern;
+    const char *key_pattern_text;
+
+    int payload_mode;                    /* idem_payload_mode_e */
+    int bind_host;
+    int query;                           /* idem_query_e */
+    const apr_array_header_t *query_names;
+    const apr_array_header_t *bound_headers;
+
+    apr_off_t max_body;
+    apr_off_t body_memory;
+    apr_off_t max_snapshot;
+    int snapshot_body;
+    const apr_array_header_t *snapshot_headers;
+    const char *replayed_header;         /* "" for None */
+    int error_member;
+    int forward_key;
+    const apr_array_header_t *outcomes;  /* of idem_outcome_rule_t, inner sections first */
+
+    apr_interval_time_t retention;
+    apr_interval_time_t tombstone;
+    int reuse;
+    apr_interval_time_t lease;
+    apr_interval_time_t max_run;
+} idem_dir_t;
+
+typedef struct idem_child_store_t idem_child_store_t;
+
+/* Per server. */
+typedef struct idem_server_t {
+    const char *store_server;          /* IdempotencyStore; NULL: this server's own */
+    const ap_directive_t *store_directive;
+    apr_interval_time_t store_timeout;
+    int store_prepare;
+    int writer_epoch;
+    const char *docs;
+    int has_routes;                    /* found by check_config */
+    apr_interval_time_t shortest_lease;/* of all sections of this server, found while reading; 0: none said */
+    server_rec *registry;              /* whose DBD settings hold the registry, found by check_config */
+    int most_connections;              /* that a child may have open to it, found by check_config from DBDMax */
+    idem_child_store_t *store;         /* this child's, made in child_init */
+} idem_server_t;
+
+void *idem_config_create_dir(apr_pool_t *p, char *dir);
+void *idem_config_merge_dir(apr_pool_t *p, void *outer, void *inner);
+void *idem_config_create_server(apr_pool_t *p, server_rec *s);
+void *idem_config_merge_server(apr_pool_t *p, void *outer, void *inner);
+
+/* The configuration of a request or a server; with idem_config_dir, unset values are still IDEM_UNSET or NULL. */
+const idem_dir_t *idem_config_dir(const request_rec *r);
+idem_server_t *idem_config_server(const server_rec *s);
+
+/* A copy with every default filled in, for a request that is bound to its route. */
+const idem_dir_t *idem_config_resolve(apr_pool_t *p, const idem_dir_t *conf);
+
+/* IdempotencyStoreTimeout or its default. */
+apr_interval_time_t idem_config_timeout(const idem_server_t *conf);
+
+/* The recipe of a resolved configuration. */
+void idem_config_recipe(const idem_dir_t *conf, idem_recipe_t *recipe);
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * conns.h - the open connections of one store in one child. CONTRACT section 9.
+ *
+ * mod_dbd connects and resets on the caller's thread, for as long as that takes, and waits without end when its pool
+ * is empty. So only the child's own thread calls mod_dbd (open and repair); request threads take what is open, wait
+ * at most until their deadline, and are refused at once while the store is known to be away.
+ */
+#ifndef IDEM_HTTPD_CONNS_H
+#define IDEM_HTTPD_CONNS_H
+
+#include <httpd.h>
+
+#include "store/store.h"
+
+typedef struct idem_conns_t idem_conns_t;
+
+/*
+ * Called by any thread that needs the owner thread to look: a connection is wanted or broken.
+ */
+typedef void (*idem_conns_wake_fn)(void *baton);
+
+/* most: connections at a time, 1 upwards. NULL where there is no memory or no lock to be had. */
+idem_conns_t *idem_conns_create(apr_pool_t *pchild, server_rec *registry, int most, apr_interval_time_t patience,
+                                idem_conns_wake_fn wake, void *baton);
+
+/* The source for request threads, and the one for the owner thread, which needs no fresh heartbeat. */
+const idem_conn_source_t *idem_conns_source(idem_conns_t *conns);
+const idem_conn_source_t *idem_conns_own_source(idem_conns_t *conns);
+
+/*
+ * By the owner thread only: ends broken connections, opens what is wanted, gives back what is idle. Blocks as long as
+ * mod_dbd does. Returns when it wants to be called again, apr_time_now() + something.
+ */
+apr_time_t idem_conns_tend(idem_conns_t *conns, idem_store_t *store);
+
+/* By the owner thread: until when request threads may use connections, as the owner's row is fresh until then. */
+void idem_conns_fresh_until(idem_conns_t *conns, apr_time_t until);
+
+/* 1 while at least one connection is open. */
+int idem_conns_have(idem_conns_t *conns);
+
+/* By the owner thread, at the end: no more lending. Ends the idle connections. */
+void idem_conns_close(idem_conns_t *conns);
+
+#endif

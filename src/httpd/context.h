@@ -1,0 +1,91 @@
+/*
+ * context.h - what the module knows about one client request, through all its internal redirects.
+ *
+ * One context per request that came over the wire. create_request hands it on along r->prev, so a redirected request
+ * has the same one; subrequests have none. Everything in it lives in the pool that all these requests share.
+ */
+#ifndef IDEM_HTTPD_CONTEXT_H
+#define IDEM_HTTPD_CONTEXT_H
+
+#include <httpd.h>
+
+#include "core/problem.h"
+#include "core/scope.h"
+#include "httpd/config.h"
+#include "store/store.h"
+
+/* Where a request stands. It only moves down this list. */
+typedef enum {
+    IDEM_PHASE_OPEN,     /* no route found yet */
+    IDEM_PHASE_BOUND,    /* a route was found; nothing was looked at */
+    IDEM_PHASE_PASSED,   /* not for us: mode Off, another method, no key where none is needed */
+    IDEM_PHASE_READY,    /* key, identity and body are in hand; to be reserved when a handler is about to run */
+    IDEM_PHASE_ANSWER,   /* the module answers by itself: a problem or a replay */
+    IDEM_PHASE_RUNNING,  /* reserved by this request: the backend may run, the record is to be settled */
+    IDEM_PHASE_SETTLED   /* the store, or the queue of last resort, has the outcome */
+} idem_phase_e;
+
+/* The module's own answer. */
+typedef struct idem_answer_t {
+    const idem_record_t *replay;  /* not NULL: this snapshot, else the problem */
+    idem_problem_e problem;
+    const char *detail;           /* NULL: the problem's own sentence */
+    int retry_after;              /* seconds, 0: none */
+    const char *outcome;          /* member of response-not-stored and key-expired */
+    int original_status;
+    const char *settled;
+    const char *location;         /* header of response-not-stored */
+} idem_answer_t;
+
+typedef struct idem_body_t idem_body_t;
+typedef struct idem_capture_t idem_capture_t;
+
+typedef struct idem_ctx_t {
+    apr_pool_t *pool;
+    idem_phase_e phase;
+    const idem_dir_t *conf;       /* resolved; NULL while OPEN */
+    const idem_route_t *route;
+    idem_server_t *server;
+    const apr_table_t *early_env; /* the environment before authentication began; NULL until then */
+
+    const char *route_name;       /* captures filled in, or method and path */
+    const char *key;
+    idem_scope_t scope;
+    const idem_recipe_t *recipe;
+    const idem_request_t *request;/* for a look through another recipe */
+    unsigned char fingerprint[IDEM_FINGERPRINT_LEN];
+    const unsigned char *framed;
+    apr_size_t framed_len;
+    idem_body_t *body;
+
+    idem_answer_t answer;
+    const char *outcome_note;     /* %{idempotency-outcome}n */
+    int has_operation;            /* operation below is valid: a record exists or existed */
+    unsigned char operation[IDEM_UUID_LEN];
+    int generation;
+    idem_effect_e effect;
+
+    /* The run of the backend: see run.c and capture.c. */
+    const request_rec *running;   /* whose handler is at work; our own handler lets the real one run for it */
+    int handler_ran;              /* other than redirect-handler */
+    int handler_status;           /* returned by the last of them; 0 for OK and DONE */
+    int passed_anything;          /* that handler passed something to the filters */
+    int never_connected;          /* seen by the error_log hook */
+    int request_sent;             /* likewise */
+    int broken;                   /* the response was cut, or a filter failed */
+    idem_capture_t *capture;
+} idem_ctx_t;
+
+/* Hook create_request. */
+int idem_context_create(request_rec *r);
+
+/* The context of a request, NULL for a subrequest. */
+idem_ctx_t *idem_context_get(const request_rec *r);
+
+/* Lets the module answer with a problem (and remembers the word for the log). */
+void idem_context_refuse(idem_ctx_t *ctx, idem_problem_e problem, const char *detail);
+
+/* The store of this server in this child; NULL where child_init could not make one. */
+idem_store_t *idem_context_store(const idem_ctx_t *ctx);
+
+#endif

@@ -1,0 +1,81 @@
+#include "httpd/dbd.h"
+
+#include <stdlib.h>
+
+#include <apr_strings.h>
+#include <httpd.h>
+#include <http_config.h>
+
+#define DBDMAX_DEFAULT 10 /* mod_dbd's */
+
+/* The virtual host in which a directive stands, NULL for the main server. */
+static const ap_directive_t *host_of(const ap_directive_t *directive)
+{
+    const ap_directive_t *parent;
+
+    for (parent = directive->parent; parent; parent = parent->parent) {
+        if (!strcasecmp(parent->directive, "<VirtualHost")) {
+            return parent;
+        }
+    }
+    return NULL;
+}
+
+static int stands_in(const ap_directive_t *directive, const server_rec *s, int is_main)
+{
+    const ap_directive_t *host = host_of(directive);
+
+    if (is_main || !host) {
+        return is_main && !host;
+    }
+    return s->defn_name && host->line_num == (int)s->defn_line_number && !strcmp(host->filename, s->defn_name);
+}
+
+/* The last value of a directive directly in a server, searched through the tree in its order. */
+static const char *find(const ap_directive_t *node, const char *name, const server_rec *s, int is_main)
+{
+    const char *value = NULL;
+
+    for (; node; node = node->next) {
+        if (!strcasecmp(node->directive, name) && stands_in(node, s, is_main)) {
+            value = node->args;
+        }
+        if (node->first_child) {
+            const char *inner = find(node->first_child, name, s, is_main);
+
+            value = inner ? inner : value;
+        }
+    }
+    return value;
+}
+
+static const char *setting(apr_pool_t *p, const server_rec *main_server, const server_rec *s, const char *name)
+{
+    const char *value = s == main_server ? NULL : find(ap_conftree, name, s, 0);
+
+    value = value ? value : find(ap_conftree, name, main_server, 1);
+    return value ? ap_getword_conf(p, &value) : NULL;
+}
+
+const char *idem_dbd_check(apr_pool_t *p, const server_rec *main_server, const server_rec *s, int *most)
+{
+    const char *driver = setting(p, main_server, s, "DBDriver");
+    const char *persist = setting(p, main_server, s, "DBDPersist");
+    const char *max = setting(p, main_server, s, "DBDMax");
+
+    if (!ap_find_linked_module("mod_dbd.c")) {
+        return "mod_dbd is not loaded, which has the connections to the registry";
+    }
+    if (!driver) {
+        return "no DBDriver applies to its server: the registry needs DBDriver pgsql and DBDParams";
+    }
+    if (strcasecmp(driver, "pgsql")) {
+        return apr_psprintf(p, "DBDriver %s cannot hold the registry: it needs pgsql", driver);
+    }
+    if (persist && (!strcasecmp(persist, "Off") || !strcmp(persist, "0"))) {
+        return "DBDPersist Off would connect anew for every request: the registry needs DBDPersist On";
+    }
+    *most = max ? atoi(max) : DBDMAX_DEFAULT;
+    *most = *most > 1 ? *most - 1 : 1;
+    return NULL;
+}

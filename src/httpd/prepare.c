@@ -1,0 +1,201 @@
+#include "httpd/prepare.h"
+
+#include <apr_strings.h>
+#include <httpd.h>
+#include <http_log.h>
+#include <http_protocol.h>
+
+#include "core/sfv.h"
+#include "httpd/body.h"
+#include "httpd/identity.h"
+#include "httpd/logging.h"
+#include "httpd/route.h"
+#include "httpd/values.h"
+
+APLOG_USE_MODULE(idempotency);
+
+/* As CGI sees names: "-" and "_" are one, case does not count. */
+static int is_ours(const char *name)
+{
+    char folded[32];
+    size_t i;
+
+    for (i = 0; name[i] && i < sizeof(folded) - 1; i++) {
+        folded[i] = name[i] == '_' ? '-' : name[i];
+    }
+    folded[i] = '\0';
+    return idem_values_is_backend_header(folded);
+}
+
+int idem_prepare_scrub(request_rec *r)
+{
+    const apr_array_header_t *fields = apr_table_elts(r->headers_in);
+    const apr_table_entry_t *field = (const apr_table_entry_t *)fields->elts;
+    apr_array_header_t *doomed = NULL;
+    int i;
+
+    if (r->main || r->prev || !idem_config_server(r->server)->has_routes) {
+        return DECLINED;
+    }
+    for (i = 0; i < fields->nelts; i++) {
+        if ((field[i].key[0] == 'I' || field[i].key[0] == 'i') && is_ours(field[i].key)) {
+            doomed = doomed ? doomed : apr_array_make(r->pool, 2, sizeof(const char *));
+            APR_ARRAY_PUSH(doomed, const char *) = field[i].key;
+        }
+    }
+    for (i = 0; doomed && i < doomed->nelts; i++) {
+        apr_table_unset(r->headers_in, APR_ARRAY_IDX(doomed, i, const char *));
+    }
+    return DECLINED;
+}
+
+/* 1 where there is a key to go on with; else the context knows what to do instead. */
+static int read_key(request_rec *r, idem_ctx_t *ctx)
+{
+    const idem_dir_t *conf = ctx->conf;
+    const char *value = apr_table_get(r->headers_in, conf->key_header);
+    idem_key_result_e result;
+    apr_size_t len = 0;
+
+    if (!value) {
+        if (conf->key_required) {
+            idem_context_refuse(ctx, IDEM_PROBLEM_KEY_MISSING,
+                                apr_psprintf(ctx->pool, "This request needs the header field %s.", conf->key_header));
+        }
+        else {
+            ctx->phase = IDEM_PHASE_PASSED;
+        }
+        return 0;
+    }
+    result = idem_key_parse(ctx->pool, value, strlen(value), (idem_key_syntax_e)conf->key_syntax, &ctx->key, &len);
+    if (result == IDEM_KEY_OK) {
+        result = idem_key_check_length(len, (apr_size_t)conf->key_min, (apr_size_t)conf->key_max);
+    }
+    if (result != IDEM_KEY_OK) {
+        idem_context_refuse(ctx, IDEM_PROBLEM_KEY_MALFORMED,
+                            apr_psprintf(ctx->pool, "%s: %s", conf->key_header, idem_key_result_text(result)));
+        return 0;
+    }
+    if (conf->key_pattern && !idem_pattern_matches(conf->key_pattern, ctx->key, len)) {
+        idem_context_refuse(ctx, IDEM_PROBLEM_KEY_MALFORMED,
+                            apr_psprintf(ctx->pool, "%s: the key is not of the form that this resource takes.",
+                                         conf->key_header));
+        return 0;
+    }
+    return 1;
+}
+
+static int fill_scope(request_rec *r, idem_ctx_t *ctx)
+{
+    const char *why = NULL;
+    idem_scope_result_e result;
+
+    if (!idem_identity_resolve(r, ctx)) {
+        idem_context_refuse(ctx, IDEM_PROBLEM_IDENTITY_MISSING, NULL);
+        return 0;
+    }
+    if (!ctx->route_name) {
+        ctx->route_name = idem_route_name(r, ctx, &why);
+    }
+    if (!ctx->route_name) {
+        idem_context_refuse(ctx, IDEM_PROBLEM_ROUTE_UNRESOLVED, why);
+        return 0;
+    }
+    ctx->scope.version = IDEM_SCOPE_VERSION;
+    ctx->scope.route = ctx->route_name;
+    ctx->scope.revision = ctx->route->revision;
+    ctx->scope.ns = IDEM_SCOPE_NS_CLIENT;
+    ctx->scope.key = ctx->key;
+    result = idem_scope_check(&ctx->scope);
+    if (result != IDEM_SCOPE_OK) {
+        ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0301") "no scope for this request: %s",
+                      idem_scope_result_text(r->pool, result));
+        idem_context_refuse(ctx, IDEM_PROBLEM_ROUTE_UNRESOLVED, NULL);
+        return 0;
+    }
+    return 1;
+}
+
+static const char *header_value(void *baton, const char *name)
+{
+    return apr_table_get(((const request_rec *)baton)->headers_in, name);
+}
+
+/* The request as the fingerprint sees it, all but its payload. */
+static idem_request_t *describe(request_rec *r, idem_ctx_t *ctx)
+{
+    idem_request_t *request = apr_pcalloc(ctx->pool, sizeof(*request));
+
+    request->method = r->method;
+    request->host = r->hostname;
+    request->port = r->parsed_uri.port_str && r->parsed_uri.port != ap_run_default_port(r) ? r->parsed_uri.port : 0;
+    request->target = r->unparsed_uri;
+    request->content_type = apr_table_get(r->headers_in, "Content-Type");
+    request->content_coding = apr_table_get(r->headers_in, "Content-Encoding");
+    request->header = header_value;
+    request->header_baton = r;
+    return request;
+}
+
+static int refuse_body(request_rec *r, idem_ctx_t *ctx, idem_body_result_e result, const char *detail, int status)
+{
+    switch (result) {
+    case IDEM_BODY_TOO_LARGE:
+        idem_context_refuse(ctx, IDEM_PROBLEM_PAYLOAD_TOO_LARGE, NULL);
+        return OK;
+    case IDEM_BODY_CONSUMED:
+        ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0302")
+                      "another module has read the request body already: it cannot be fingerprinted");
+        idem_context_refuse(ctx, IDEM_PROBLEM_BODY_CONSUMED, NULL);
+        return OK;
+    case IDEM_BODY_REJECTED:
+        idem_context_refuse(ctx, IDEM_PROBLEM_PAYLOAD_REJECTED, detail);
+        return OK;
+    default:
+        ctx->phase = IDEM_PHASE_PASSED;
+        return status;
+    }
+}
+
+static int fingerprint(request_rec *r, idem_ctx_t *ctx)
+{
+    idem_recipe_t *recipe = apr_pcalloc(ctx->pool, sizeof(*recipe));
+    idem_request_t *request = describe(r, ctx);
+    const char *detail = NULL;
+    int status = HTTP_INTERNAL_SERVER_ERROR;
+    idem_body_result_e result;
+
+    idem_config_recipe(ctx->conf, recipe);
+    ctx->recipe = recipe;
+    ctx->request = request;
+    result = idem_body_read(r, ctx, recipe, request->payload, &detail, &status);
+    if (result != IDEM_BODY_OK) {
+        return refuse_body(r, ctx, result, detail, status);
+    }
+    idem_fingerprint_frame(ctx->pool, recipe, request, &ctx->framed, &ctx->framed_len);
+    idem_sha256(ctx->framed, ctx->framed_len, ctx->fingerprint);
+    ctx->phase = IDEM_PHASE_READY;
+    return OK;
+}
+
+int idem_prepare(request_rec *r)
+{
+    idem_ctx_t *ctx = idem_context_get(r);
+
+    if (!ctx || ctx->phase > IDEM_PHASE_BOUND) {
+        return DECLINED;
+    }
+    idem_route_bind(r, ctx, 1);
+    if (ctx->phase != IDEM_PHASE_BOUND || ap_is_HTTP_ERROR(r->status)) {
+        return DECLINED;
+    }
+    if (ctx->conf->mode == IDEM_MODE_OFF || !idem_route_takes(ctx, r->method)) {
+        ctx->phase = IDEM_PHASE_PASSED;
+        return DECLINED;
+    }
+    /* nothing of the body is read for a request that is refused by its header alone */
+    if (!read_key(r, ctx) || !fill_scope(r, ctx)) {
+        return OK;
+    }
+    return fingerprint(r, ctx);
+}

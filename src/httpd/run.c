@@ -1,0 +1,131 @@
+#include "httpd/run.h"
+
+#include <apr_strings.h>
+#include <httpd.h>
+#include <http_log.h>
+
+#include "core/uuid.h"
+#include "httpd/accept.h"
+#include "httpd/child.h"
+#include "httpd/forward.h"
+#include "httpd/logging.h"
+#include "httpd/replay.h"
+
+APLOG_USE_MODULE(idempotency);
+
+/* A request that httpd made to show an error: what it answers belongs to the response of the one before. */
+static int shows_an_error(const request_rec *r)
+{
+    return r->prev && ap_is_HTTP_ERROR(r->status);
+}
+
+static int only_redirects(const request_rec *r)
+{
+    return r->handler && !strcmp(r->handler, "redirect-handler");
+}
+
+/*
+ * What the handler of r returned. One that passed the request on by an internal redirect has nothing to say: the
+ * last handler of the chain has, and its status was noted already.
+ */
+static void note_status(idem_ctx_t *ctx, const request_rec *r, int status)
+{
+    if (r->next && !shows_an_error(r->next)) {
+        return;
+    }
+    ctx->handler_status = status == DECLINED ? HTTP_INTERNAL_SERVER_ERROR : status > 0 || status == AP_FILTER_ERROR ? status : 0;
+}
+
+static int run_backend(request_rec *r, idem_ctx_t *ctx)
+{
+    const request_rec *outer = ctx->running;
+    int counts = !shows_an_error(r) && !only_redirects(r);
+    int status;
+
+    idem_forward(r, ctx);
+    if (counts) {
+        ctx->handler_ran = 1;
+        ctx->handler_status = 0;
+        ctx->passed_anything = 0;
+    }
+    ctx->running = r;
+    status = ap_run_handler(r);
+    ctx->running = outer;
+    if (counts) {
+        note_status(ctx, r, status);
+    }
+    if (status == AP_FILTER_ERROR && ctx->phase == IDEM_PHASE_RUNNING) {
+        /*
+         * The handler gave up in the middle, and nothing was sent, as the response is held. Over HTTP/2 httpd would
+         * end such a request without a word; a status makes it answer.
+         */
+        ctx->broken = 1;
+        return HTTP_BAD_GATEWAY;
+    }
+    return status;
+}
+
+int idem_run(request_rec *r)
+{
+    idem_ctx_t *ctx = idem_context_get(r);
+
+    if (!ctx || ctx->running == r) {
+        return DECLINED;
+    }
+    if (ctx->phase == IDEM_PHASE_READY && !shows_an_error(r)) {
+        idem_accept(r, ctx);
+    }
+    if (ctx->phase == IDEM_PHASE_ANSWER && !shows_an_error(r)) {
+        return idem_replay_answer(r, ctx);
+    }
+    return ctx->phase == IDEM_PHASE_RUNNING ? run_backend(r, ctx) : DECLINED;
+}
+
+void idem_run_watch_log(const ap_errorlog_info *info, const char *message)
+{
+    static const char *const never_connected[] = {"AH01114:", "AH01079:", "AH01257:", NULL};
+    static const char *const sent[] = {"AH01067:", "AH01075:", NULL};
+    idem_ctx_t *ctx;
+    int i;
+
+    if (!info->r || info->r->main || !message) {
+        return;
+    }
+    ctx = idem_context_get(info->r);
+    if (!ctx || ctx->phase != IDEM_PHASE_RUNNING) {
+        return;
+    }
+    for (i = 0; never_connected[i]; i++) {
+        ctx->never_connected |= strstr(message, never_connected[i]) != NULL;
+    }
+    for (i = 0; sent[i]; i++) {
+        ctx->request_sent |= strstr(message, sent[i]) != NULL;
+    }
+}
+
+int idem_run_finish(request_rec *r)
+{
+    idem_ctx_t *ctx = idem_context_get(r);
+    request_rec *last;
+
+    if (!ctx || !ctx->outcome_note) {
+        return DECLINED;
+    }
+    if (ctx->phase == IDEM_PHASE_RUNNING) {
+        /* No database here: in the event MPM this may be the listener's thread. */
+        ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r,
+                      IDEM_LOG("0501") "operation %s ended without a response that the module could see: UNKNOWN",
+                      idem_uuid_text(r->pool, ctx->operation));
+        idem_child_settle_unknown(ctx->server->store, ctx->scope.tenant, ctx->operation, ctx->generation);
+        ctx->phase = IDEM_PHASE_SETTLED;
+        ctx->outcome_note = "unknown";
+        idem_child_running(ctx->server->store, -1);
+    }
+    for (last = r; last->next; last = last->next) {
+    }
+    apr_table_setn(last->notes, "idempotency-outcome", ctx->outcome_note);
+    if (ctx->has_operation) {
+        apr_table_setn(last->notes, "idempotency-operation", idem_uuid_text(last->pool, ctx->operation));
+    }
+    return DECLINED;
+}

@@ -1,0 +1,198 @@
+#include "httpd/settle.h"
+
+#include <apr_strings.h>
+#include <httpd.h>
+#include <http_log.h>
+#include <http_protocol.h>
+
+#include "core/digest.h"
+#include "core/snapshot.h"
+#include "core/uuid.h"
+#include "httpd/child.h"
+#include "httpd/logging.h"
+
+APLOG_USE_MODULE(idempotency);
+
+/* The backend's own word, taken out of the response. */
+static idem_outcome_e said_outcome(request_rec *r)
+{
+    static const char name[] = "Idempotency-Outcome";
+    const char *value = apr_table_get(r->headers_out, name);
+    idem_outcome_e outcome;
+
+    if (!value) {
+        value = apr_table_get(r->err_headers_out, name);
+    }
+    if (!value) {
+        return IDEM_OUTCOME_NONE;
+    }
+    outcome = idem_outcome_parse(value);
+    if (outcome == IDEM_OUTCOME_NONE || outcome >= IDEM_OUTCOME_RELEASED) {
+        ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0801")
+                      "the backend's %s is none of succeeded, failed, rejected, unknown: taken as unknown", name);
+        outcome = IDEM_OUTCOME_UNKNOWN;
+    }
+    apr_table_unset(r->headers_out, name);
+    apr_table_unset(r->err_headers_out, name);
+    return outcome;
+}
+
+static idem_outcome_e rule_outcome(request_rec *r, const idem_ctx_t *ctx)
+{
+    const apr_array_header_t *rules = ctx->conf->outcomes;
+    int i;
+
+    for (i = 0; i < rules->nelts; i++) {
+        const idem_outcome_rule_t *rule = &APR_ARRAY_IDX(rules, i, idem_outcome_rule_t);
+        const char *error = NULL;
+
+        if (r->status < rule->first_status || r->status > rule->last_status) {
+            continue;
+        }
+        if (!rule->expr || ap_expr_exec(r, rule->expr, &error) > 0) {
+            return rule->outcome;
+        }
+        if (error) {
+            ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0802") "IdempotencyOutcome: expr= failed: %s", error);
+        }
+    }
+    return IDEM_OUTCOME_NONE;
+}
+
+static idem_outcome_e decide(request_rec *r, idem_ctx_t *ctx)
+{
+    idem_response_facts_t facts = {0};
+    const request_rec *any;
+
+    facts.handler_ran = ctx->handler_ran;
+    facts.handler_status = ctx->handler_status > 0 ? ctx->handler_status : 0;
+    facts.passed_nothing = !ctx->passed_anything;
+    for (any = r; any; any = any->prev) {
+        facts.error_override |= apr_table_get(any->notes, "proxy-error-override") != NULL;
+    }
+    facts.never_connected = ctx->never_connected;
+    facts.request_sent = ctx->request_sent;
+    facts.broken = ctx->broken || ctx->handler_status == AP_FILTER_ERROR;
+    facts.backend_answered = ctx->passed_anything || facts.error_override;
+    facts.status = r->status;
+    facts.said = said_outcome(r);
+    facts.rule = rule_outcome(r, ctx);
+    facts.effect = ctx->effect;
+    return idem_machine_outcome(&facts);
+}
+
+typedef struct selection_t {
+    apr_table_t *fields;
+    const apr_array_header_t *extra;
+} selection_t;
+
+static int select_field(void *baton, const char *name, const char *value)
+{
+    selection_t *selection = baton;
+
+    if (strcasecmp(name, "Content-Type") && idem_snapshot_wants(name, selection->extra)) {
+        apr_table_addn(selection->fields, name, value);
+    }
+    return 1;
+}
+
+static void add_known(apr_table_t *fields, const char *name, const char *value)
+{
+    if (value && !apr_table_get(fields, name)) {
+        apr_table_setn(fields, name, value);
+    }
+}
+
+/* What is kept of the head. A CGI's own fields are in err_headers_out, a proxy's in headers_out. */
+static int keep_head(request_rec *r, const idem_ctx_t *ctx, idem_settle_t *settle)
+{
+    selection_t selection = {apr_table_make(r->pool, 16), ctx->conf->snapshot_headers};
+    const char *reason = r->status_line && strlen(r->status_line) > 4 ? r->status_line + 4 : NULL;
+    unsigned char *octets;
+    idem_snapshot_result_e result;
+
+    add_known(selection.fields, "Content-Type", r->content_type);
+    apr_table_do(select_field, &selection, r->headers_out, NULL);
+    apr_table_do(select_field, &selection, r->err_headers_out, NULL);
+    add_known(selection.fields, "Content-Encoding", r->content_encoding);
+    if (r->content_languages && r->content_languages->nelts) {
+        add_known(selection.fields, "Content-Language", apr_array_pstrcat(r->pool, r->content_languages, ','));
+    }
+    result = idem_snapshot_encode_headers(r->pool, selection.fields, reason, &octets, &settle->response_headers.len);
+    if (result != IDEM_SNAPSHOT_OK) {
+        ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r, IDEM_LOG("0803") "no snapshot can be made of this response: %s",
+                      idem_snapshot_result_text(result));
+        return 0;
+    }
+    settle->response_headers.octets = octets;
+    return 1;
+}
+
+static int keep_body(request_rec *r, apr_bucket_brigade *body, idem_settle_t *settle)
+{
+    unsigned char *digest = apr_palloc(r->pool, IDEM_SHA256_LEN);
+    char *octets;
+
+    if (apr_brigade_pflatten(body, &octets, &settle->response_body.len, r->pool) != APR_SUCCESS) {
+        return 0;
+    }
+    settle->response_body.octets = settle->response_body.len ? (unsigned char *)octets : (const unsigned char *)"";
+    idem_sha256(settle->response_body.octets, settle->response_body.len, digest);
+    settle->response_digest.octets = digest;
+    settle->response_digest.len = IDEM_SHA256_LEN;
+    return 1;
+}
+
+static void report(request_rec *r, const idem_settle_t *settle)
+{
+    const char *operation = idem_uuid_text(r->pool, settle->operation);
+
+    switch (settle->result) {
+    case IDEM_STORE_OK:
+        ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, IDEM_LOG("0804") "operation %s settled as %s", operation,
+                      idem_outcome_name(settle->outcome));
+        break;
+    case IDEM_STORE_STALE:
+    case IDEM_STORE_NOT_FOUND:
+        ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0805")
+                      "operation %s: the settlement of generation %d came too late, the record is %s", operation,
+                      settle->generation, idem_state_name(settle->state));
+        break;
+    default:
+        ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0806")
+                      "operation %s: the store did not take the settlement (%s); the response is sent all the same",
+                      operation, idem_outcome_name(settle->outcome));
+        break;
+    }
+}
+
+void idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body)
+{
+    idem_store_t *store = idem_context_store(ctx);
+    idem_settle_t settle = {0};
+    idem_settle_t *batch = &settle;
+    int keeps;
+
+    settle.tenant = ctx->scope.tenant;
+    memcpy(settle.operation, ctx->operation, sizeof(settle.operation));
+    settle.generation = ctx->generation;
+    settle.outcome = decide(r, ctx);
+    settle.response_code = r->status;
+    settle.actor = "httpd";
+    settle.reason = "settled by the response";
+    keeps = settle.outcome == IDEM_OUTCOME_SUCCEEDED || settle.outcome == IDEM_OUTCOME_FAILED ||
+            (settle.outcome == IDEM_OUTCOME_UNKNOWN && !ctx->broken);
+    if (keeps && keep_head(r, ctx, &settle) && body && !keep_body(r, body, &settle)) {
+        ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r, IDEM_LOG("0807") "the response body cannot be kept");
+    }
+    store->provider->settle(store, &batch, 1, apr_time_now() + store->timeout, r->pool);
+    report(r, &settle);
+    if (settle.outcome == IDEM_OUTCOME_REJECTED && settle.result == IDEM_STORE_OK) {
+        ctx->outcome_note = "rejected";
+    }
+    else if (settle.outcome == IDEM_OUTCOME_UNKNOWN) {
+        ctx->outcome_note = "unknown";
+    }
+    ctx->phase = IDEM_PHASE_SETTLED;
+    idem_child_running(ctx->server->store, -1);
+}

@@ -1,0 +1,18 @@
+/*
+ * settle.h - from a response to a settlement. CONTRACT section 4 "Settlement".
+ */
+#ifndef IDEM_HTTPD_SETTLE_H
+#define IDEM_HTTPD_SETTLE_H
+
+#include <apr_buckets.h>
+
+#include "httpd/context.h"
+
+/*
+ * Settles a RUNNING context with the response of r, before its first octet leaves. body: the whole response, or NULL
+ * where it is not stored. The context is SETTLED afterwards, whatever the store said: the effect has happened, and
+ * hiding the true response would help nobody.
+ */
+void idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body);
+
+#endif
