@@ -39,6 +39,8 @@ static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store)
     memcpy(wanted->fingerprint, ctx->fingerprint, sizeof(wanted->fingerprint));
     wanted->recipe.octets = (const unsigned char *)recipe;
     wanted->recipe.len = strlen(recipe);
+    /* before this child's first connection nobody knows the key: such a record cannot tell where a request differs */
+    wanted->fingerprint_parts.octets = (const unsigned char *)"";
     if (store->digest_key_known) {
         unsigned char *parts = apr_palloc(ctx->pool, IDEM_PARTS_LEN);
 

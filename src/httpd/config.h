@@ -14,7 +14,8 @@
 #include "core/pattern.h"
 #include "core/sfv.h"
 
-extern module AP_MODULE_DECLARE_DATA idempotency_module;
+/* the one symbol that httpd looks for; everything else stays inside */
+extern module AP_MODULE_DECLARE_DATA idempotency_module __attribute__((visibility("default")));
 
 #define IDEM_UNSET (-1)
 
