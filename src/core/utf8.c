@@ -1,5 +1,9 @@
 #include "core/utf8.h"
 
+#include <string.h>
+
+#define HIGH_BITS APR_UINT64_C(0x8080808080808080)
+
 /*
  * How many octets a sequence that begins with lead has, 0 where none begins so, and the range its second octet must
  * be in: that range alone keeps out overlong forms, surrogates and what is over U+10FFFF.
@@ -27,23 +31,50 @@ static apr_size_t sequence(unsigned char lead, unsigned char *low, unsigned char
     return 0;
 }
 
-int idem_utf8_valid(const char *s, apr_size_t len)
+apr_size_t idem_utf8_span(const char *s, apr_size_t len)
 {
     const unsigned char *u = (const unsigned char *)s;
     unsigned char low, high;
     apr_size_t at = 0, n, i;
 
-    while (at < len) {
+    for (;;) {
+        apr_uint64_t word;
+
+        /* Most text is ASCII: eight octets at a time. */
+        while (len - at >= sizeof(word)) {
+            memcpy(&word, u + at, sizeof(word));
+            if ((word & HIGH_BITS) != 0) {
+                break;
+            }
+            at += sizeof(word);
+        }
+        if (at == len) {
+            return at;
+        }
         n = sequence(u[at], &low, &high);
         if (n == 0 || n > len - at || (n > 1 && (u[at + 1] < low || u[at + 1] > high))) {
-            return 0;
+            return at;
         }
         for (i = 2; i < n; i++) {
             if ((u[at + i] & 0xc0) != 0x80) {
-                return 0;
+                return at;
             }
         }
         at += n;
     }
-    return 1;
+}
+
+int idem_utf8_valid(const char *s, apr_size_t len)
+{
+    return idem_utf8_span(s, len) == len;
+}
+
+apr_size_t idem_utf8_count(const char *s, apr_size_t len)
+{
+    apr_size_t count = 0, i;
+
+    for (i = 0; i < len; i++) {
+        count += ((unsigned char)s[i] & 0xc0) != 0x80;
+    }
+    return count;
 }

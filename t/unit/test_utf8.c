@@ -77,6 +77,32 @@ static void as_many_strings_are_valid_as_there_are(void **state)
     assert_int_equal(valid[3], one * one * one + 2 * one * two + three);
 }
 
+/* Long runs of ASCII are read eight octets at a time; a bad octet is found wherever it stands. */
+static void the_first_bad_octet_is_found_at_every_place(void **state)
+{
+    char s[40];
+    apr_size_t at, from;
+
+    (void)state;
+    for (from = 0; from < 9; from++) {
+        for (at = from; at < sizeof(s); at++) {
+            memset(s, 'a', sizeof(s));
+            assert_int_equal(idem_utf8_span(s + from, sizeof(s) - from), sizeof(s) - from);
+            s[at] = (char)0xff;
+            assert_int_equal(idem_utf8_span(s + from, sizeof(s) - from), at - from);
+            s[at] = (char)0xc3;
+            assert_int_equal(idem_utf8_span(s + from, sizeof(s) - from), at - from);
+        }
+    }
+}
+
+static void characters_are_counted(void **state)
+{
+    (void)state;
+    assert_int_equal(idem_utf8_count("", 0), 0);
+    assert_int_equal(idem_utf8_count("a\0\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 11), 5);
+}
+
 static void four_octets_are_judged_at_their_edges(void **state)
 {
     static const unsigned char edges[] = { 0x00, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff };
@@ -115,6 +141,8 @@ int main(void)
         UNIT_TEST(every_code_point_but_surrogates_is_valid),
         UNIT_TEST(overlong_forms_are_refused),
         UNIT_TEST(as_many_strings_are_valid_as_there_are),
+        UNIT_TEST(the_first_bad_octet_is_found_at_every_place),
+        UNIT_TEST(characters_are_counted),
         UNIT_TEST(four_octets_are_judged_at_their_edges),
         UNIT_TEST(fault_is_found_anywhere),
     };
