@@ -87,10 +87,13 @@ typedef struct idem_reserve_t {
     apr_interval_time_t tombstone;
     int reuse_allowed;
     apr_off_t body_limit;           /* IdempotencyMaxSnapshot */
+    int alias_version;              /* of the aliases that the scope was made with; another one in the store: FENCED */
     int may_write;                  /* 0: look only (ReadOnly mode): no record is IDEM_STORE_NOT_FOUND */
 
     idem_store_result_e result;     /* OK (reserved: ours, generation 1), FOUND, NOT_FOUND, FENCED, UNAVAILABLE, AMBIGUOUS */
     idem_record_t *found;           /* with IDEM_STORE_FOUND */
+    int maybe_written;              /* 1: a sending got no answer, so the row may still appear: with any result but OK
+                                       it has to be withdrawn. Always 1 with AMBIGUOUS */
 } idem_reserve_t;
 
 /* The next owner of a record that lapsed (TAKE_OVER) or of a tombstone whose time is over (REUSE). */

@@ -1,0 +1,76 @@
+/*
+ * pgsql_call.h - one call of the provider: a connection is borrowed, statements run, refusals that pass are sent
+ * again, the connection is given back or reported broken; all inside one deadline. Internal to the provider.
+ */
+#ifndef IDEM_PGSQL_CALL_H
+#define IDEM_PGSQL_CALL_H
+
+#include "store/pgsql.h"
+#include "store/pgsql_sql.h"
+
+typedef struct idem_pg_call_t {
+    idem_store_t *store;
+    apr_pool_t *p;
+    apr_time_t deadline;
+    idem_pg_moment_t until; /* the same, by the monotonic clock */
+    idem_conn_t *conn;      /* borrowed, or NULL */
+    int lost;               /* an earlier sending got no answer: it may have been done, or still be */
+} idem_pg_call_t;
+
+void idem_pg_call_begin(idem_pg_call_t *call, idem_store_t *store, apr_time_t deadline, apr_pool_t *p);
+
+/*
+ * Runs a statement. OK: *rows is set, and lives until PQclear. UNAVAILABLE: certainly not done, by no sending.
+ * AMBIGUOUS: at least one sending got no answer. A repeatable statement is sent again over another connection once
+ * where the connection died; call->lost tells afterwards that this happened.
+ */
+idem_store_result_e idem_pg_call_run(idem_pg_call_t *call, const idem_pg_statement_t *statement,
+                                     const idem_pg_params_t *params, PGresult **rows);
+
+/* As above for a statement that returns no rows of interest. */
+idem_store_result_e idem_pg_call_do(idem_pg_call_t *call, const idem_pg_statement_t *statement,
+                                    const idem_pg_params_t *params);
+
+/* A short wait before looking again, longer with every round; 0 where the deadline leaves no room for it. */
+int idem_pg_call_pause(const idem_pg_call_t *call, int round);
+
+/* Gives the connection back. */
+void idem_pg_call_end(idem_pg_call_t *call);
+
+/*
+ * A whole call around one transition statement (see pgsql_sql.c for what it answers): OK, STALE, BUSY, FENCED,
+ * UNAVAILABLE, AMBIGUOUS. wait_for_lock 1: BUSY is looked at again until the deadline, then UNAVAILABLE.
+ */
+idem_store_result_e idem_pg_call_transition(idem_store_t *store, const idem_pg_statement_t *statement,
+                                            const idem_pg_params_t *params, int wait_for_lock, apr_time_t deadline,
+                                            apr_pool_t *p);
+
+/* What the owner's row says of this process (CONTRACT section 1); inside a call that goes on. */
+idem_store_result_e idem_pg_call_heartbeat(idem_pg_call_t *call);
+
+/* Values of a binary row. */
+int idem_pg_get_bool(const PGresult *rows, int row, int column);       /* SQL NULL: 0 */
+int idem_pg_get_int(const PGresult *rows, int row, int column);        /* SQL NULL: 0 */
+apr_interval_time_t idem_pg_get_interval(const PGresult *rows, int row, int column);
+apr_time_t idem_pg_get_time(const PGresult *rows, int row, int column);/* SQL NULL: 0, infinity: APR_INT64_MAX */
+char *idem_pg_get_text(const PGresult *rows, int row, int column, apr_pool_t *p); /* SQL NULL: NULL */
+void idem_pg_get_octets(const PGresult *rows, int row, int column, idem_octets_t *octets, apr_pool_t *p);
+/* Exactly len octets, or all zero. */
+void idem_pg_get_fixed(const PGresult *rows, int row, int column, unsigned char *to, apr_size_t len);
+
+/* The record in a row whose IDEM_SQL_RECORD_COLUMNS begin at a column, or NULL where they are SQL NULL. */
+idem_record_t *idem_pg_get_record(const PGresult *rows, int row, int column, apr_pool_t *p);
+
+/* The calls of the vtable, one file a family. */
+void idem_pgsql_reserve(idem_store_t *, idem_reserve_t *const *, int n, apr_time_t deadline, apr_pool_t *);
+void idem_pgsql_settle(idem_store_t *, idem_settle_t *const *, int n, apr_time_t deadline, apr_pool_t *);
+idem_store_result_e idem_pgsql_take_over(idem_store_t *, idem_take_over_t *, apr_time_t deadline, apr_pool_t *);
+idem_store_result_e idem_pgsql_dispatch(idem_store_t *, const char *tenant, const unsigned char *operation,
+                                        int generation, idem_state_e to, apr_time_t deadline, apr_pool_t *);
+idem_store_result_e idem_pgsql_mark_unknown(idem_store_t *, const idem_record_t *seen, const char *actor,
+                                            const char *reason, apr_time_t deadline, apr_pool_t *);
+idem_store_result_e idem_pgsql_withdraw(idem_store_t *, const char *tenant, const unsigned char *operation,
+                                        const unsigned char *owner_token, int generation, apr_time_t deadline,
+                                        apr_pool_t *);
+
+#endif

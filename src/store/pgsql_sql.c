@@ -1,0 +1,250 @@
+#include "store/pgsql_sql.h"
+
+/*
+ * The shape of every compare-and-set:
+ *
+ *   old   finds the row by its address and condition, and locks it unless somebody else has (SKIP LOCKED);
+ *   upd   changes the row that old has locked;
+ *   ev    appends the event, where the transition makes one.
+ *
+ * One snapshot, one commit, no wait. What old did not find is explained afterwards, from the same statement where
+ * that is cheap, by a second one where the first is frequent.
+ */
+#define RECORD "r.tenant_id = $1 AND r.operation_id = $2 AND r.owner_generation = $3"
+#define LOCK " FOR UPDATE OF r SKIP LOCKED"
+#define EVENT "INSERT INTO idempotency_events (tenant_id, operation_id, generation, from_status, to_status, actor, reason)"
+
+/* ---------------------------------------------------------------- connections */
+
+/*
+ * One connection, one kind of work: look-ups by key, planned once. A plan made while a table was small would read it
+ * from end to end, and be kept while the table grows.
+ */
+const idem_pg_statement_t idem_pg_settings = {
+    "idem_settings", "tt",
+    "SELECT set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),"
+    " set_config('client_encoding', 'UTF8', false), set_config('default_transaction_isolation', 'read committed', false),"
+    " set_config('idle_in_transaction_session_timeout', $1, false),"
+    " set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),"
+    " set_config('jit', 'off', false)",
+    1};
+
+const idem_pg_statement_t idem_pg_server = {
+    "idem_server", "",
+    "SELECT pg_is_in_recovery(), current_setting('fsync') = 'on', current_setting('server_encoding') = 'UTF8'",
+    1};
+
+const idem_pg_statement_t idem_pg_control = {
+    "idem_control", "",
+    "SELECT c.schema_version, c.digest_key FROM idempotency_control c WHERE c.the_only_row",
+    1};
+
+/* ---------------------------------------------------------------- reserve */
+
+/* Fresh or found, in one round trip; neither: somebody was faster, or the writer is fenced, or not present. */
+const idem_pg_statement_t idem_pg_reserve = {
+    "idem_reserve", "ttttttttbbbuuuivvvvoltti",
+    "WITH old AS MATERIALIZED (SELECT " IDEM_SQL_RECORD_COLUMNS " FROM idempotency_records r WHERE " IDEM_SQL_SCOPE "),"
+    " ins AS (INSERT INTO idempotency_records (scope_version, tenant_id, principal_id, route, api_revision, ns, idem_key,"
+    " contract, fingerprint, recipe, fingerprint_parts, operation_id, owner_token, owner, writer_epoch, lease, max_run,"
+    " retention, tombstone, reuse_allowed, body_limit, status, effect_mode, owner_generation, owned_at, created_at,"
+    " sweep_at)"
+    " SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,"
+    " 1, now(), now(), now() + $18 + $16"
+    " WHERE NOT EXISTS (SELECT 1 FROM old) AND " IDEM_SQL_UNFENCED("$15", "$24") " AND " IDEM_SQL_PRESENT("$14", "$16")
+    " AND " IDEM_SQL_DURABLE
+    " ON CONFLICT (scope_version, tenant_id, principal_id, route, api_revision, ns, idem_key) DO NOTHING RETURNING true)"
+    " SELECT (SELECT true FROM ins) AS fresh, old.* FROM (SELECT) AS one LEFT JOIN old ON true",
+    1};
+
+const idem_pg_statement_t idem_pg_reserve_why = {
+    "idem_reserve_why", "tttttttiiuv",
+    "SELECT " IDEM_SQL_UNFENCED("$8", "$9") ", " IDEM_SQL_PRESENT("$10", "$11") ", " IDEM_SQL_RECORD_COLUMNS
+    " FROM (SELECT) AS one LEFT JOIN idempotency_records r ON " IDEM_SQL_SCOPE,
+    1};
+
+/* ---------------------------------------------------------------- settlement */
+
+/*
+ * $4 sources, $5 status, $6 outcome, $7 code, $8 headers, $9 body, $10 digest, $11 is it final, $12 actor, $13 reason.
+ * A record that the backend settled by itself to the same state, and that has no response yet, gets the response and
+ * keeps its times (section 4, settlement rule 3). A doubt that brings no response leaves the one there is.
+ */
+const idem_pg_statement_t idem_pg_settle = {
+    "idem_settle", "tuiTttibbbott",
+    "WITH old AS MATERIALIZED (SELECT r.status, r.expires_at IS NOT NULL AS by_backend, r.settled_at IS NOT NULL AS late"
+    " FROM idempotency_records r WHERE " RECORD " AND (r.status = ANY ($4) OR (r.status = $5 AND r.expires_at IS NOT NULL"
+    " AND r.response_headers IS NULL AND r.response_body IS NULL AND r.response_digest IS NULL))"
+    " AND " IDEM_SQL_DURABLE LOCK "),"
+    " upd AS (UPDATE idempotency_records r SET status = $5, outcome = $6,"
+    " response_code = CASE WHEN $11 OR $10 IS NOT NULL THEN $7 ELSE r.response_code END,"
+    " response_headers = CASE WHEN $11 OR $10 IS NOT NULL THEN $8 ELSE r.response_headers END,"
+    " response_body = CASE WHEN $11 OR $10 IS NOT NULL THEN $9 ELSE r.response_body END,"
+    " response_digest = CASE WHEN $11 OR $10 IS NOT NULL THEN $10 ELSE r.response_digest END,"
+    " settled_at = CASE WHEN old.by_backend THEN r.settled_at ELSE now() END,"
+    " expires_at = CASE WHEN old.by_backend THEN r.expires_at WHEN $11 THEN now() + r.retention END,"
+    " tombstone_until = CASE WHEN old.by_backend THEN r.tombstone_until WHEN NOT $11 THEN NULL"
+    " WHEN r.reuse_allowed THEN now() + r.retention + r.tombstone ELSE 'infinity' END"
+    " FROM old WHERE " RECORD " RETURNING true),"
+    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, $5, $12, $13 FROM old, upd WHERE old.late AND old.status <> $5)"
+    " SELECT true FROM upd",
+    1};
+
+/* $4 sources, $5 states that may go, $6 status where it stays, $7 outcome, $8 name of no state, $9 actor, $10 reason. */
+const idem_pg_statement_t idem_pg_settle_reject = {
+    "idem_settle_reject", "tuiTTttttt",
+    "WITH old AS MATERIALIZED (SELECT r.status, r.owner, r.status = ANY ($5) AND r.attempts = 0 AS goes"
+    " FROM idempotency_records r WHERE " RECORD " AND r.status = ANY ($4) AND " IDEM_SQL_DURABLE LOCK "),"
+    " del AS (DELETE FROM idempotency_records r USING old WHERE " RECORD " AND old.goes RETURNING true),"
+    " upd AS (UPDATE idempotency_records r SET status = $6, outcome = $7, owner = NULL, settled_at = NULL,"
+    " response_code = NULL, response_headers = NULL, response_body = NULL, response_digest = NULL"
+    " FROM old WHERE " RECORD " AND NOT old.goes RETURNING true),"
+    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, CASE WHEN old.goes THEN $8 ELSE $6 END, $9, $10 FROM old"
+    " WHERE old.goes OR old.owner IS NOT NULL OR old.status <> $6)"
+    " SELECT old.goes FROM old WHERE EXISTS (SELECT 1 FROM del) OR EXISTS (SELECT 1 FROM upd)",
+    1};
+
+/* $4 sources, $5 status and $6 outcome where an attempt is open, $7 outcome, $8 actor, $9 reason. */
+const idem_pg_statement_t idem_pg_settle_release = {
+    "idem_settle_release", "tuiTttttt",
+    "WITH old AS MATERIALIZED (SELECT r.status, r.owner, r.attempts_open > 0 AS doubtful"
+    " FROM idempotency_records r WHERE " RECORD " AND r.status = ANY ($4) AND " IDEM_SQL_DURABLE LOCK "),"
+    " upd AS (UPDATE idempotency_records r SET owner = CASE WHEN old.doubtful THEN r.owner END,"
+    " status = CASE WHEN old.doubtful THEN $5 ELSE r.status END,"
+    " outcome = CASE WHEN old.doubtful THEN $6 ELSE $7 END,"
+    " settled_at = CASE WHEN old.doubtful THEN now() END FROM old WHERE " RECORD " RETURNING r.status),"
+    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, upd.status, $8, $9 FROM old, upd"
+    " WHERE old.owner IS NOT NULL)"
+    " SELECT upd.status FROM upd",
+    1};
+
+/* What a settlement met that it did not fit: $3 digest and $4 code say whether it has been applied before. */
+const idem_pg_statement_t idem_pg_settle_why = {
+    "idem_settle_why", "tubi",
+    "SELECT r.status, r.owner_generation,"
+    " r.response_digest IS NOT DISTINCT FROM $3 AND r.response_code IS NOT DISTINCT FROM $4"
+    " FROM idempotency_records r WHERE r.tenant_id = $1 AND r.operation_id = $2",
+    1};
+
+/* ---------------------------------------------------------------- other transitions */
+
+/*
+ * Each answers with one row: done by this statement, done by an earlier sending of it, and for what was not done
+ * whether the record still fits (then only a lock was in the way).
+ */
+#define STILL_OWNED RECORD " AND r.owner IS NOT DISTINCT FROM $4 AND r.status = ANY ($5)"
+#define TAKEABLE STILL_OWNED " AND r.attempts_open = 0 AND " IDEM_SQL_LAPSED
+
+/* $4 the owner that was seen, $5 sources, $6 status, $7 owner, $8 token, $9 lease, $10 max_run, $11 effect, $12 epoch,
+ * $13 alias version, $14 actor. */
+const idem_pg_statement_t idem_pg_take_over = {
+    "idem_take_over", "tuiuTtuuvvtiit",
+    "WITH old AS MATERIALIZED (SELECT r.status FROM idempotency_records r WHERE " TAKEABLE
+    " AND " IDEM_SQL_UNFENCED("$12", "$13") " AND " IDEM_SQL_PRESENT("$7", "$9") " AND " IDEM_SQL_DURABLE LOCK "),"
+    " upd AS (UPDATE idempotency_records r SET status = $6, outcome = NULL, owner_generation = r.owner_generation + 1,"
+    " owner = $7, owner_token = $8, owned_at = now(), lease = $9, max_run = $10, effect_mode = $11, writer_epoch = $12"
+    " FROM old WHERE " RECORD " RETURNING true),"
+    " ev AS (" EVENT " SELECT $1, $2, $3 + 1, old.status, $6, $14, 'taken over' FROM old, upd)"
+    " SELECT EXISTS (SELECT 1 FROM upd),"
+    " EXISTS (SELECT 1 FROM idempotency_records r WHERE r.tenant_id = $1 AND r.operation_id = $2"
+    " AND r.owner_generation = $3 + 1 AND r.owner_token = $8 AND r.settled_at IS NULL),"
+    " EXISTS (SELECT 1 FROM idempotency_records r WHERE " TAKEABLE "),"
+    " " IDEM_SQL_UNFENCED("$12", "$13") ", " IDEM_SQL_PRESENT("$7", "$9"),
+    1};
+
+#define REUSABLE                                                                                                       \
+    RECORD " AND r.status = ANY ($4) AND r.reuse_allowed AND r.expires_at <= now() AND r.tombstone_until <= now()"
+
+/* $4 sources, $5 status, $6 owner, $7 token, $8 lease, $9 max_run, $10 effect, $11 epoch, $12 alias version, $13 actor,
+ * $14 new operation, $15 contract, $16 fingerprint, $17 recipe, $18 parts, $19 retention, $20 tombstone, $21 reuse,
+ * $22 body limit. The events of the new operation begin with its reserve, so the old one gets this event. */
+const idem_pg_statement_t idem_pg_reuse = {
+    "idem_reuse", "tuiTtuuvvtiitutbbbvvol",
+    "WITH old AS MATERIALIZED (SELECT r.status FROM idempotency_records r WHERE " REUSABLE
+    " AND " IDEM_SQL_UNFENCED("$11", "$12") " AND " IDEM_SQL_PRESENT("$6", "$8") " AND " IDEM_SQL_DURABLE LOCK "),"
+    " upd AS (UPDATE idempotency_records r SET operation_id = $14, contract = $15, fingerprint = $16, recipe = $17,"
+    " fingerprint_parts = $18, owner_generation = r.owner_generation + 1, owner = $6, owner_token = $7, owned_at = now(),"
+    " lease = $8, max_run = $9, writer_epoch = $11, effect_mode = $10, retention = $19, tombstone = $20,"
+    " reuse_allowed = $21, body_limit = $22, attempts = 0, attempts_open = 0, status = $5, outcome = NULL,"
+    " response_code = NULL, response_headers = NULL, response_body = NULL, response_digest = NULL, created_at = now(),"
+    " settled_at = NULL, expires_at = NULL, tombstone_until = NULL, sweep_at = now() + $19 + $8"
+    " FROM old WHERE " RECORD " RETURNING true),"
+    " ev AS (" EVENT " SELECT $1, $2, $3 + 1, old.status, $5, $13, 'key used again by operation ' || $14::text"
+    " FROM old, upd)"
+    " SELECT EXISTS (SELECT 1 FROM upd),"
+    " EXISTS (SELECT 1 FROM idempotency_records r WHERE r.tenant_id = $1 AND r.operation_id = $14"
+    " AND r.owner_generation = $3 + 1 AND r.owner_token = $7 AND r.settled_at IS NULL),"
+    " EXISTS (SELECT 1 FROM idempotency_records r WHERE " REUSABLE "),"
+    " " IDEM_SQL_UNFENCED("$11", "$12") ", " IDEM_SQL_PRESENT("$6", "$8"),
+    1};
+
+/* $4 owner, $5 sources, $6 status, $7 only prove that the record is ours, $8 actor. */
+const idem_pg_statement_t idem_pg_dispatch = {
+    "idem_dispatch", "tuiuTtot",
+    "WITH old AS MATERIALIZED (SELECT r.status FROM idempotency_records r WHERE " STILL_OWNED
+    " AND " IDEM_SQL_DURABLE LOCK "),"
+    " upd AS (UPDATE idempotency_records r SET status = CASE WHEN $7 THEN r.status ELSE $6 END"
+    " FROM old WHERE " RECORD " RETURNING r.status),"
+    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, upd.status, $8, 'dispatched' FROM old, upd"
+    " WHERE old.status <> upd.status)"
+    " SELECT EXISTS (SELECT 1 FROM upd), false, EXISTS (SELECT 1 FROM idempotency_records r WHERE " STILL_OWNED ")",
+    1};
+
+/* $4 the owner that was seen, $5 sources, $6 status, $7 outcome, $8 actor, $9 reason. */
+const idem_pg_statement_t idem_pg_mark_unknown = {
+    "idem_mark_unknown", "tuiuTtttt",
+    "WITH old AS MATERIALIZED (SELECT r.status FROM idempotency_records r WHERE " STILL_OWNED
+    " AND " IDEM_SQL_LAPSED " AND " IDEM_SQL_DURABLE LOCK "),"
+    " upd AS (UPDATE idempotency_records r SET status = $6, outcome = $7, settled_at = now()"
+    " FROM old WHERE " RECORD " RETURNING true),"
+    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, $6, $8, $9 FROM old, upd)"
+    " SELECT EXISTS (SELECT 1 FROM upd),"
+    " EXISTS (SELECT 1 FROM idempotency_records r WHERE " RECORD " AND r.status = $6),"
+    " EXISTS (SELECT 1 FROM idempotency_records r WHERE " STILL_OWNED " AND " IDEM_SQL_LAPSED ")",
+    1};
+
+/* $4 token, $5 states that may go, $6 name of no state, $7 actor, $8 sources, $9 status where it stays, null for the
+ * one it has. What may not go loses its owner. */
+#define OWN_TOKEN RECORD " AND r.owner_token = $4 AND r.status = ANY ($8)"
+
+const idem_pg_statement_t idem_pg_withdraw = {
+    "idem_withdraw", "tuiuTttTt",
+    "WITH old AS MATERIALIZED (SELECT r.status, r.status = ANY ($5) AND r.attempts = 0 AS goes"
+    " FROM idempotency_records r WHERE " OWN_TOKEN " AND " IDEM_SQL_DURABLE LOCK "),"
+    " del AS (DELETE FROM idempotency_records r USING old WHERE " RECORD " AND old.goes RETURNING true),"
+    " upd AS (UPDATE idempotency_records r SET owner = NULL, status = coalesce($9, r.status), outcome = NULL,"
+    " settled_at = NULL FROM old WHERE " RECORD " AND NOT old.goes RETURNING true),"
+    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, CASE WHEN old.goes THEN $6 ELSE coalesce($9, old.status) END, $7,"
+    " 'withdrawn: its reserve had no answer' FROM old)"
+    " SELECT EXISTS (SELECT 1 FROM del) OR EXISTS (SELECT 1 FROM upd), false,"
+    " EXISTS (SELECT 1 FROM idempotency_records r WHERE " OWN_TOKEN ")",
+    1};
+
+/* ---------------------------------------------------------------- looking, and being seen */
+
+const idem_pg_statement_t idem_pg_find = {
+    "idem_find", "ttttttt",
+    "SELECT " IDEM_SQL_RECORD_COLUMNS " FROM idempotency_records r WHERE " IDEM_SQL_SCOPE,
+    1};
+
+const idem_pg_statement_t idem_pg_find_operation = {
+    "idem_find_operation", "ut",
+    "SELECT " IDEM_SQL_RECORD_COLUMNS " FROM idempotency_records r"
+    " WHERE r.operation_id = $1 AND ($2 IS NULL OR r.tenant_id = $2) ORDER BY r.tenant_id LIMIT 1",
+    1};
+
+const idem_pg_statement_t idem_pg_heartbeat = {
+    "idem_heartbeat", "uti",
+    "INSERT INTO idempotency_owners (owner, host, pid, started_at, seen_at)"
+    " SELECT $1, $2, $3, now(), now() WHERE " IDEM_SQL_DURABLE
+    " ON CONFLICT (owner) DO UPDATE SET seen_at = now()",
+    1};
+
+const idem_pg_statement_t idem_pg_farewell = {
+    "idem_farewell", "u",
+    "DELETE FROM idempotency_owners WHERE owner = $1 AND " IDEM_SQL_DURABLE,
+    1};
+
+const idem_pg_statement_t *const idem_pg_frequent[] = {
+    &idem_pg_reserve, &idem_pg_settle, &idem_pg_find, &idem_pg_settle_reject, &idem_pg_dispatch, &idem_pg_reserve_why,
+    &idem_pg_heartbeat, NULL};

@@ -1,0 +1,78 @@
+/*
+ * pgsql_sql.h - the statements of the registry, each in one place. CONTRACT sections 4, 7 and 8.
+ *
+ * No statement names a state: states come as parameters from core/machine, and what is live, final or in doubt is
+ * asked from the times (see the constraints of idempotency_records). In every text `r` is idempotency_records.
+ */
+#ifndef IDEM_PGSQL_SQL_H
+#define IDEM_PGSQL_SQL_H
+
+#include "store/pgsql_exec.h"
+
+/*
+ * The rule of lapsing, and its only place. A record's owner holds it until it was silent for the lease or has run for
+ * max_run, by the store's clock; an owner whose row is gone, or nobody, has held it for ever too long.
+ */
+#define IDEM_SQL_HELD_UNTIL                                                                                            \
+    "least(coalesce((SELECT o.seen_at + r.lease FROM idempotency_owners o WHERE o.owner = r.owner), '-infinity'),"     \
+    " r.owned_at + r.max_run)"
+#define IDEM_SQL_LAPSED "(r.settled_at IS NULL AND " IDEM_SQL_HELD_UNTIL " <= now())"
+
+/* What a writer needs beside a free scope: $epoch and $alias version not passed, and its own heartbeat seen in time. A
+ * row that names an owner whom nobody has seen would count as lapsed from its first moment. */
+#define IDEM_SQL_UNFENCED(epoch, alias)                                                                                \
+    "EXISTS (SELECT 1 FROM idempotency_control c WHERE c.the_only_row AND c.writer_epoch <= " epoch                    \
+    " AND c.alias_version = " alias ")"
+#define IDEM_SQL_PRESENT(owner, lease)                                                                                 \
+    "EXISTS (SELECT 1 FROM idempotency_owners o WHERE o.owner = " owner " AND o.seen_at + " lease " > now())"
+
+/*
+ * True. Has the effect that this statement's commit is durable, whatever role, database or pooler have set; a
+ * stronger setting stays. Evaluated once, in a condition that every writing statement has.
+ */
+#define IDEM_SQL_DURABLE                                                                                               \
+    "(SELECT CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply') THEN true"                      \
+    " ELSE set_config('synchronous_commit', 'on', true) IS NOT NULL END)"
+
+/* What pgsql_record.c reads, in its order. */
+#define IDEM_SQL_RECORD_COLUMNS                                                                                        \
+    "r.scope_version, r.tenant_id, r.principal_id, r.route, r.api_revision, r.ns, r.idem_key,"                         \
+    " r.operation_id, r.owner_generation, r.owner, r.owner_token, r.status, r.outcome, r.effect_mode,"                 \
+    " r.fingerprint, r.recipe, r.fingerprint_parts,"                                                                   \
+    " r.expires_at <= now() AS expired, r.tombstone_until <= now() AS tombstone_over, r.reuse_allowed,"                \
+    " now() - r.owned_at AS age, r.settled_at IS NULL AS live,"                                                        \
+    /* of no interest once a final has all it will have, which is the frequent case */                                 \
+    " CASE WHEN r.expires_at IS NULL OR r.response_digest IS NULL"                                                     \
+    " THEN greatest(" IDEM_SQL_HELD_UNTIL ", now()) - now() END AS lease_left,"                                        \
+    " r.attempts, r.attempts_open > 0 AS attempt_open,"                                                                \
+    " r.response_code, r.response_headers, r.response_body, r.response_digest,"                                        \
+    " r.created_at, r.settled_at, r.expires_at"
+
+#define IDEM_SQL_SCOPE                                                                                                 \
+    "r.scope_version = $1 AND r.tenant_id = $2 AND r.principal_id = $3 AND r.route = $4"                               \
+    " AND r.api_revision = $5 AND r.ns = $6 AND r.idem_key = $7"
+
+extern const idem_pg_statement_t idem_pg_settings;
+extern const idem_pg_statement_t idem_pg_server;
+extern const idem_pg_statement_t idem_pg_control;
+
+extern const idem_pg_statement_t idem_pg_reserve;
+extern const idem_pg_statement_t idem_pg_reserve_why;
+extern const idem_pg_statement_t idem_pg_settle;
+extern const idem_pg_statement_t idem_pg_settle_reject;
+extern const idem_pg_statement_t idem_pg_settle_release;
+extern const idem_pg_statement_t idem_pg_settle_why;
+extern const idem_pg_statement_t idem_pg_take_over;
+extern const idem_pg_statement_t idem_pg_reuse;
+extern const idem_pg_statement_t idem_pg_dispatch;
+extern const idem_pg_statement_t idem_pg_mark_unknown;
+extern const idem_pg_statement_t idem_pg_withdraw;
+extern const idem_pg_statement_t idem_pg_find;
+extern const idem_pg_statement_t idem_pg_find_operation;
+extern const idem_pg_statement_t idem_pg_heartbeat;
+extern const idem_pg_statement_t idem_pg_farewell;
+
+/* The statements of every request; prepared on every connection. NULL-terminated. */
+extern const idem_pg_statement_t *const idem_pg_frequent[];
+
+#endif
