@@ -12,8 +12,8 @@ static void add_reserve(idem_pg_params_t *params, const idem_store_t *store, con
     idem_pg_add_scope(params, &wanted->scope);
     idem_pg_add_text(params, wanted->contract);
     idem_pg_add_digest(params, wanted->fingerprint, IDEM_FINGERPRINT_LEN);
-    idem_pg_add_octets(params, &wanted->recipe);
-    idem_pg_add_octets(params, &wanted->fingerprint_parts);
+    idem_pg_add_present(params, &wanted->recipe);
+    idem_pg_add_present(params, &wanted->fingerprint_parts);
     idem_pg_add_uuid(params, wanted->operation);
     idem_pg_add_uuid(params, wanted->owner_token);
     idem_pg_add_uuid(params, store->owner);

@@ -44,6 +44,7 @@ void idem_pg_params_begin(idem_pg_params_t *params, apr_pool_t *p);
 void idem_pg_add_text(idem_pg_params_t *params, const char *text);            /* NULL: SQL NULL */
 void idem_pg_add_texts(idem_pg_params_t *params, const char *const *texts);   /* NULL-terminated */
 void idem_pg_add_octets(idem_pg_params_t *params, const idem_octets_t *octets);
+void idem_pg_add_present(idem_pg_params_t *params, const idem_octets_t *octets); /* NULL octets: empty */
 void idem_pg_add_digest(idem_pg_params_t *params, const unsigned char *octets, apr_size_t len);
 void idem_pg_add_uuid(idem_pg_params_t *params, const unsigned char *uuid);   /* NULL or all zero: SQL NULL */
 void idem_pg_add_int(idem_pg_params_t *params, int value);

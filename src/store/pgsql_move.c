@@ -82,8 +82,8 @@ static idem_store_result_e reuse(idem_store_t *store, const idem_record_t *seen,
     idem_pg_add_uuid(&params, wanted->operation);
     idem_pg_add_text(&params, wanted->contract);
     idem_pg_add_digest(&params, wanted->fingerprint, IDEM_FINGERPRINT_LEN);
-    idem_pg_add_octets(&params, &wanted->recipe);
-    idem_pg_add_octets(&params, &wanted->fingerprint_parts);
+    idem_pg_add_present(&params, &wanted->recipe);
+    idem_pg_add_present(&params, &wanted->fingerprint_parts);
     idem_pg_add_interval(&params, wanted->retention);
     idem_pg_add_interval(&params, wanted->tombstone);
     idem_pg_add_bool(&params, wanted->reuse_allowed);

@@ -76,6 +76,11 @@ void idem_pg_add_octets(idem_pg_params_t *params, const idem_octets_t *octets)
     add(params, octets->octets, octets->octets ? octets->len : 0);
 }
 
+void idem_pg_add_present(idem_pg_params_t *params, const idem_octets_t *octets)
+{
+    add(params, octets->octets ? (const void *)octets->octets : "", octets->octets ? octets->len : 0);
+}
+
 void idem_pg_add_digest(idem_pg_params_t *params, const unsigned char *octets, apr_size_t len)
 {
     add(params, octets, len);
