@@ -6,11 +6,12 @@ package Idem::App;
 #
 # Parameters come from the query and from the file `behave` (a query string too; the query wins), so that a test
 # can change what the application does without changing the request:
-#   status=201 type=text/csv body=TEXT size=N octets=all header=Name:Value (repeat)
+#   status=201 type=text/csv (none: no such field) body=TEXT size=N octets=all header=Name:Value (repeat)
 #   outcome=failed    Idempotency-Outcome
 #   sleep=SECONDS     after the effect, before the answer
 #   hold=1            as long as the file `release` is not there (30 s at most)
 #   pieces=N gap=S    the body in N flushed pieces, S seconds apart
+#   stop=N            hold as above, but before piece N (from 1)
 #   length=N          announce this length whatever is sent
 #   die=before|headers|body   end by SIGKILL there (a server: close the connection)
 #   exit=N            end with this status before any header, nothing on stderr
@@ -78,10 +79,7 @@ sub answer {
         length => \length $body, sha256 => Digest::SHA::sha256_hex($body), announced => $env->{CONTENT_LENGTH},
         user => $env->{REMOTE_USER}, key => $env->{HTTP_IDEMPOTENCY_KEY}, pid => \$$);
     note($root, event => 'effect', @facts) unless $one->('late');
-    if ($one->('hold')) {
-        my $until = Time::HiRes::time() + 30;
-        Time::HiRes::sleep(0.02) while !-e "$root/release" && Time::HiRes::time() < $until;
-    }
+    hold($root) if $one->('hold');
     Time::HiRes::sleep($one->('sleep')) if $one->('sleep');
     exit $one->('exit') if defined $one->('exit');
     my $die = $one->('die') // '';
@@ -92,7 +90,8 @@ sub answer {
         : defined $one->('octets') ? join('', map { chr } 0 .. 255)
         : defined $one->('body') ? $one->('body')
         : object(@facts, env => \object(map { $_ => $shown{$_} } sort keys %shown));
-    my @fields = ('Content-Type' => $one->('type') // 'application/json');
+    my $type = $one->('type') // 'application/json';
+    my @fields = $type eq 'none' ? () : ('Content-Type' => $type);
     push @fields, map { split /:\s*/, $_, 2 } @{ $p->{header} || [] };
     push @fields, 'Idempotency-Outcome' => $one->('outcome') if defined $one->('outcome');
     push @fields, 'Content-Length' => $one->('length') if defined $one->('length');
@@ -109,12 +108,19 @@ sub answer {
     my $each = int(length($content) / $pieces) + 1;
     for my $n (0 .. $pieces - 1) {
         last if $n * $each >= length $content;
-        Time::HiRes::sleep($one->('gap') // 0) if $n && $one->('gap');
+        Time::HiRes::sleep($one->('gap')) if $n && $one->('gap');
+        hold($root) if ($one->('stop') // 0) == $n + 1;
         $output->{write}->(substr $content, $n * $each, $each);
         $output->{flush}->() if $pieces > 1;
     }
     note($root, event => 'effect', @facts) if $one->('late');
     note($root, event => 'end', id => $id);
+}
+
+sub hold {
+    my ($root) = @_;
+    my $until = Time::HiRes::time() + 30;
+    Time::HiRes::sleep(0.02) while !-e "$root/release" && Time::HiRes::time() < $until;
 }
 
 # N octets that differ from place to place, so that a cut or a swap shows.

@@ -107,7 +107,7 @@ sub stop { my ($self) = @_; $self->stop_proxy; $self->stop_fpm }
 sub behave {
     my ($self, %p) = @_;
     my $text = join '&', map { my $name = $_; map { my $v = $_; $v =~ s/([^A-Za-z0-9_.~-])/sprintf '%%%02X', ord $1/ge; "$name=$v" } ref $p{$name} ? @{ $p{$name} } : $p{$name} } sort keys %p;
-    unlink "$self->{root}/release" if $p{hold};
+    unlink "$self->{root}/release" if $p{hold} || $p{stop};
     spew("$self->{root}/behave.new", $text, 0644);
     rename "$self->{root}/behave.new", "$self->{root}/behave" or die "behave: $!\n";
 }

@@ -7,10 +7,10 @@ use warnings;
 use Idem::Connection;
 use MIME::Base64 ();
 
-# new(port => N, user => name (password is the name), timeout => seconds)
+# new(port => N, user => name (password is the name), timeout => seconds, authority => Host value in place of localhost:N)
 sub new {
     my ($class, %arg) = @_;
-    return bless { host => 'localhost', timeout => 30, %arg }, $class;
+    return bless { timeout => 30, %arg }, $class;
 }
 
 # The same client as somebody else, or with other settings.
@@ -29,7 +29,7 @@ sub connect {
 #   user => name or undef, host => Host value, keep => 1 for a connection that stays open
 sub request_text {
     my ($self, $method, $target, %arg) = @_;
-    my @line = ("$method $target HTTP/1.1", 'Host: ' . ($arg{host} // "$self->{host}:$self->{port}"));
+    my @line = ("$method $target HTTP/1.1", 'Host: ' . ($arg{host} // $self->{authority} // "localhost:$self->{port}"));
     my $user = exists $arg{user} ? $arg{user} : $self->{user};
     push @line, 'Authorization: Basic ' . MIME::Base64::encode_base64("$user:$user", '') if defined $user;
     if (defined $arg{key}) {

@@ -15,6 +15,7 @@ sub parse {
     return bless { version => $version, status => $status + 0, reason => $reason, fields => \@fields }, $class;
 }
 
+sub reason { $_[0]{reason} }
 sub status { $_[0]{status} }
 sub body { $_[0]{body} }
 
