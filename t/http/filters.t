@@ -10,13 +10,13 @@ my $t = Idem::Test->new(backends => [qw(cgi proxy)], modules => [qw(filter defla
     protected({ by => 'proxy' }, '/pdeflate', 'pdeflate', 'SetOutputFilter DEFLATE'),
     protected('/substitute', 'substitute', 'AddOutputFilterByType SUBSTITUTE application/json', 'Substitute "s|(sku)|$1$1|"'),
     protected({ by => 'proxy' }, '/both', 'both', 'SetOutputFilter SUBSTITUTE;DEFLATE', 'Substitute "s|(sku)|$1$1|"'),
-    protected('/include', 'include', 'SetOutputFilter INCLUDES'),
+    protected('/include', 'include', 'Options +Includes', 'SetOutputFilter INCLUDES'),
     protected('/headers', 'headers', 'Header set X-Frame-Options SAMEORIGIN', 'Header always set X-Now "%t"', 'Header add X-Rule one', 'ExpiresActive On', 'ExpiresDefault "access plus 1 hour"'));
 my $c = $t->client;
 my $plain = join '', map { "line $_ of something that compresses well\n" } 1 .. 400;
 
 sub gunzip { my ($octets) = @_; IO::Uncompress::Gunzip::gunzip(\$octets, \my $out) or return undef; return $out }
-sub row { my ($key) = @_; return ($t->records("idem_key = '$key'"))[0] }
+sub row { my ($key) = @_; return ($t->records("idem_key = '$key'"))[0] // {} }
 
 # One framing, and the connection goes on.
 sub framing {

@@ -20,14 +20,15 @@ sub twice {
     return @res;
 }
 
-for my $place (qw(/cgi /proxy /php)) {
+for my $place (qw(/cgi /proxy /php/x)) {
     subtest "statuses from $place" => sub {
         for my $status (200, 201, 202, 204, 301, 303, 404, 409, 410, 418) {
-            $t->backend->behave(status => $status, header => [ 'Location: http://localhost/elsewhere' ]);
+            my $location = $status =~ /^(?:20[12]|3)/ ? 'http://localhost/elsewhere' : undef;
+            $t->backend->behave(status => $status, $location ? (header => "Location: $location") : ());
             my ($first, $second) = twice($place);
             is($first->status, $status, "$status as it was");
             is_replay($second, $first, $status);
-            is($second->header('Location'), 'http://localhost/elsewhere', "$status: Location");
+            is($second->header('Location'), $location, "$status: Location");
             is($second->{framing}, $first->{framing}, "$status: framing");
             is($second->reason, $first->reason, "$status: reason") if $status != 418;
         }
@@ -38,13 +39,13 @@ for my $place (qw(/cgi /proxy /php)) {
 subtest 'C038 fields that are kept' => sub {
     my %kept = (
         'Location' => '/orders/5', 'ETag' => '"v1"', 'Link' => '</orders?page=2>; rel="next"', 'Content-Language' => 'de-CH',
-        'Content-Disposition' => 'attachment; filename="a b.json"', 'Last-Modified' => 'Tue, 01 Dec 2026 10:00:00 GMT',
+        'Content-Disposition' => 'attachment; filename="a b.json"', 'Last-Modified' => 'Mon, 01 Dec 2025 10:00:00 GMT',
         'Content-Location' => '/orders/5.json', 'Retry-After' => '7', 'Vary' => 'Accept-Language', 'Allow' => 'GET, POST',
         'Cache-Control' => 'private, max-age=5', 'Access-Control-Allow-Origin' => 'https://shop.example', 'X-Frame-Options' => 'DENY',
         'Content-Security-Policy' => "default-src 'none'", 'X-Content-Type-Options' => 'nosniff', 'Referrer-Policy' => 'no-referrer',
         'Deprecation' => '@1767225600', 'Sunset' => 'Thu, 31 Dec 2026 23:59:59 GMT', 'Repr-Digest' => 'sha-256=:AAAA:',
     );
-    for my $place (qw(/cgi /proxy /php)) {
+    for my $place (qw(/cgi /proxy /php/x)) {
         $t->backend->behave(status => 201, header => [ map { "$_: $kept{$_}" } sort keys %kept ]);
         my ($first, $second) = twice($place);
         is($first->status, 201, "$place: created");
@@ -67,7 +68,8 @@ subtest 'C040 media type' => sub {
             $t->backend->behave(type => $type, body => 'x;y');
             my ($first, $second) = twice($place);
             is_replay($second, $first, "$place: $type");
-            is($second->header('Content-Type'), $type, "$place: character for character");
+            # httpd itself writes the type of a CGI in lower case; what it makes of it is what has to come back.
+            is($second->header('Content-Type'), $place eq '/cgi' ? $type =~ s{^[^;]+}{\L$&}r : $type, "$place: character for character");
         }
     }
     $t->backend->behave(type => 'none', body => 'x');
@@ -78,7 +80,7 @@ subtest 'C040 media type' => sub {
 
 subtest 'C041 C084 octets' => sub {
     my $all = join '', map { chr } 0 .. 255;
-    for my $place (qw(/cgi /proxy /php)) {
+    for my $place (qw(/cgi /proxy /php/x)) {
         $t->backend->behave(octets => 'all', type => 'application/octet-stream', header => [ "Content-Disposition: attachment; filename=\"caf\xe9\"" ]);
         my ($first, $second) = twice("$place?name=%00");
         same_octets($first->body, $all, "$place: the first");
@@ -86,7 +88,7 @@ subtest 'C041 C084 octets' => sub {
         is($second->header('Content-Disposition'), "attachment; filename=\"caf\xe9\"", "$place: an octet over 7F in a field");
     }
     $t->backend->behave(body => '');
-    for my $place (qw(/cgi /proxy /php)) {
+    for my $place (qw(/cgi /proxy /php/x)) {
         my ($first, $second) = twice($place);
         is_replay($second, $first, "$place: an empty body");
         is($second->header('Content-Length'), 0, "$place: of no octets");
@@ -103,7 +105,7 @@ subtest 'C047 a streamed reply' => sub {
 };
 
 subtest 'C051 what is not kept' => sub {
-    for my $place (qw(/cgi /proxy /php)) {
+    for my $place (qw(/cgi /proxy /php/x)) {
         $t->backend->behave(header => [ 'Set-Cookie: PHPSESSID=secret1', 'Set-Cookie: b=secret2', 'WWW-Authenticate: Bearer realm=secret3', 'X-CSRF: secret4',
             'Via: 1.1 secret5', 'X-Request-Id: secret6', 'traceparent: 00-secret7', 'Authentication-Info: secret8', 'Date: Tue, 01 Dec 2020 10:00:00 GMT' ]);
         my ($first, $second) = twice($place);

@@ -10,7 +10,7 @@ my $t = Idem::Test->new(backends => [qw(cgi proxy)], config => join '',
     protected('/bodyless', 'bodyless', 'IdempotencySnapshotBody Off'));
 my $c = $t->client;
 
-sub row { my ($key) = @_; return ($t->records("idem_key = '$key'"))[0] }
+sub row { my ($key) = @_; return ($t->records("idem_key = '$key'"))[0] // {} }
 
 # A response whose body is not kept: the first client has it whole, a retry is told so.
 sub not_stored {

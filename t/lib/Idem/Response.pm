@@ -23,11 +23,14 @@ sub body { $_[0]{body} }
 sub values { my ($self, $name) = @_; return map { $_->[1] } grep { lc $_->[0] eq lc $name } @{ $self->{fields} } }
 sub header { my ($self, $name) = @_; my @all = $self->values($name); return @all ? join(', ', @all) : undef }
 
-# The body as JSON; undef where it is none.
+# The body as a JSON object; an empty one where it is none (is_json tells), so that a test fails and does not die.
 sub json {
     my ($self) = @_;
-    return $self->{json} //= eval { JSON::PP->new->utf8->decode($self->{body}) };
+    $self->{json} //= eval { JSON::PP->new->utf8->decode($self->{body}) };
+    return ref $self->{json} eq 'HASH' ? $self->{json} : {};
 }
+
+sub is_json { my ($self) = @_; $self->json; return ref $self->{json} eq 'HASH' }
 
 sub operation { $_[0]->header('Idempotency-Operation') }
 sub replayed { ($_[0]->header('Idempotency-Replayed') // '') eq 'true' }

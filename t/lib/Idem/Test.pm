@@ -182,7 +182,7 @@ sub problem {
         is($response->status, $status, "status $status") or diag($response->body);
         is($response->header('Content-Type'), 'application/problem+json', 'media type');
         my $p = $response->json;
-        is(ref $p, 'HASH', 'a JSON object') or return diag($response->body);
+        ok($response->is_json, 'a JSON object') or return diag($response->body);
         is($p->{type}, $arg{docs} ? "$arg{docs}#$slug" : "tag:mod-idempotency,2026:$slug", 'type');
         is($response->header('Link'), "<$arg{docs}>; rel=\"describedby\"", 'Link to the documentation') if $arg{docs};
         is($p->{status}, $status, 'status member');

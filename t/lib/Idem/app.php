@@ -48,7 +48,6 @@ $shown = array_filter($_SERVER, fn ($name) => preg_match('/^(REDIRECT_)*(IDEMPOT
 $content = $one('size') !== null ? substr(implode('', array_map(fn ($n) => sprintf("%07d\n", $n), range(0, intdiv((int) $one('size'), 8)))), 0, (int) $one('size'))
     : ($one('octets') !== null ? implode('', array_map('chr', range(0, 255)))
     : ($one('body') ?? json_encode($facts + ['env' => $shown])));
-http_response_code((int) ($one('status') ?? 200));
 header('Content-Type: ' . ($one('type') ?? 'application/json'));
 foreach ($p['header'] ?? [] as $line) {
     header($line, false);
@@ -56,6 +55,8 @@ foreach ($p['header'] ?? [] as $line) {
 if ($one('outcome') !== null) {
     header('Idempotency-Outcome: ' . $one('outcome'));
 }
+// Behind header(), which makes a 302 of a Location.
+http_response_code((int) ($one('status') ?? 200));
 if ($one('die') === 'body') {
     echo substr($content, 0, intdiv(strlen($content), 2));
     flush();
