@@ -98,7 +98,7 @@ subtest 'C063 the effect, then the end' => sub {
     unknown('/cgi', 'half a header', 500, die => 'headers');
     unknown('/proxy', 'the application behind the proxy is gone', 502, die => 'before');
     unknown('/php/x', 'the PHP process is gone', 503, die => 'before');
-    $log->expect_log(qr/End of script output before headers/, qr/AH01102|AH00898/, qr/AH01067|AH01075|AH10503/);
+    $log->expect_log(qr/End of script output before headers/, qr/Premature end of script headers/, qr/AH01102|AH00898/, qr/AH01067|AH01075|AH10503/);
 };
 
 subtest 'a reply that breaks off' => sub {
