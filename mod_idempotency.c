@@ -95,6 +95,9 @@ static int bind_route(request_rec *r)
 {
     idem_ctx_t *ctx = idem_context_get(r);
 
+    if (ctx && !r->prev && ctx->server->has_routes) {
+        idem_body_watch(r, ctx);
+    }
     if (ctx && !ctx->handler_ran) {
         idem_route_bind(r, ctx, 0);
     }

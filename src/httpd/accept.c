@@ -5,6 +5,7 @@
 #include <http_log.h>
 
 #include "core/digest.h"
+#include "core/snapshot.h"
 #include "core/uuid.h"
 #include "httpd/body.h"
 #include "httpd/child.h"
@@ -139,6 +140,20 @@ static const char *http_time(apr_pool_t *p, apr_time_t when)
     return text;
 }
 
+/* Where the first answer pointed, as far as it was kept. */
+static const char *first_location(apr_pool_t *p, const idem_record_t *found)
+{
+    apr_table_t *fields;
+    const char *reason;
+
+    if (!found->response_headers.octets ||
+        idem_snapshot_decode_headers(p, found->response_headers.octets, found->response_headers.len, &fields, &reason) !=
+            IDEM_SNAPSHOT_OK) {
+        return NULL;
+    }
+    return apr_table_get(fields, "Location");
+}
+
 /* An answer that needs no further look. */
 static void answer(idem_ctx_t *ctx, idem_verdict_e verdict, const idem_reserve_t *wanted, const idem_record_t *found)
 {
@@ -160,7 +175,7 @@ static void answer(idem_ctx_t *ctx, idem_verdict_e verdict, const idem_reserve_t
         idem_context_refuse(ctx, IDEM_PROBLEM_RESPONSE_NOT_STORED, NULL);
         ctx->answer.outcome = idem_outcome_name(found->outcome);
         ctx->answer.original_status = found->response_code;
-        ctx->answer.replay = NULL;
+        ctx->answer.location = first_location(ctx->pool, found);
         break;
     case IDEM_VERDICT_OUTCOME_UNKNOWN:
         idem_context_refuse(ctx, IDEM_PROBLEM_OUTCOME_UNKNOWN, NULL);

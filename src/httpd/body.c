@@ -17,6 +17,7 @@ APLOG_USE_MODULE(idempotency);
 
 #define READ_SIZE   65536
 #define FILTER_NAME "IDEMPOTENCY_BODY"
+#define WITNESS_NAME "IDEMPOTENCY_WITNESS"
 
 struct idem_body_t {
     apr_pool_t *pool;
@@ -92,11 +93,19 @@ static apr_status_t keep(idem_body_t *body, const char *data, apr_size_t len, ap
     return rv;
 }
 
+/* IdempotencyMaxBody or LimitRequestBody, whichever is smaller. */
+static apr_off_t largest(const request_rec *r, const idem_ctx_t *ctx)
+{
+    apr_off_t limit = ap_get_limit_req_body(r);
+
+    return limit > 0 && limit < ctx->conf->max_body ? limit : ctx->conf->max_body;
+}
+
 /* One brigade of input: kept and fed. *ended is set at the end of the body. */
 static idem_body_result_e take(request_rec *r, idem_ctx_t *ctx, idem_payload_t *payload, apr_bucket_brigade *bb,
                                int *ended, int *status)
 {
-    apr_off_t limit = ctx->conf->max_body;
+    apr_off_t limit = largest(r, ctx);
     apr_bucket *e;
 
     for (e = APR_BRIGADE_FIRST(bb); e != APR_BRIGADE_SENTINEL(bb); e = APR_BUCKET_NEXT(e)) {
@@ -136,8 +145,14 @@ static idem_body_result_e read_all(request_rec *r, idem_ctx_t *ctx, idem_payload
 {
     apr_bucket_brigade *bb = apr_brigade_create(r->pool, r->connection->bucket_alloc);
     idem_body_result_e result = IDEM_BODY_OK;
+    int proxyreq = r->proxyreq;
     int ended = 0;
 
+    /*
+     * httpd's own check of LimitRequestBody sends its HTML page from within this very call. It leaves a proxied request
+     * alone, so for the time of the first read this is one; the limit is kept above, with an answer of ours.
+     */
+    r->proxyreq = proxyreq == PROXYREQ_NONE ? PROXYREQ_REVERSE : proxyreq;
     while (result == IDEM_BODY_OK && !ended) {
         apr_status_t rv = ap_get_brigade(r->proto_input_filters, bb, AP_MODE_READBYTES, APR_BLOCK_READ, READ_SIZE);
 
@@ -150,6 +165,7 @@ static idem_body_result_e read_all(request_rec *r, idem_ctx_t *ctx, idem_payload
         result = take(r, ctx, payload, bb, &ended, status);
         apr_brigade_cleanup(bb);
     }
+    r->proxyreq = proxyreq;
     apr_brigade_destroy(bb);
     return result;
 }
@@ -183,13 +199,6 @@ static void hand_over(request_rec *r, idem_body_t *body)
     ap_add_input_filter(FILTER_NAME, body, r, r->connection);
 }
 
-static apr_off_t limit_request_body(request_rec *r)
-{
-    apr_off_t limit = ap_get_limit_req_body(r);
-
-    return limit > 0 ? limit : APR_INT64_MAX;
-}
-
 idem_body_result_e idem_body_read(request_rec *r, idem_ctx_t *ctx, const idem_recipe_t *recipe,
                                   unsigned char digest[IDEM_FINGERPRINT_LEN], const char **detail, int *status)
 {
@@ -204,10 +213,13 @@ idem_body_result_e idem_body_read(request_rec *r, idem_ctx_t *ctx, const idem_re
     body->alloc = r->connection->bucket_alloc;
     body->memory = apr_brigade_create(ctx->pool, body->alloc);
     ctx->body = body;
-    if (announced > ctx->conf->max_body || announced > limit_request_body(r)) {
+    if (ctx->witness && !ctx->body_touched) {
+        ap_remove_input_filter(ctx->witness);
+    }
+    if (announced > largest(r, ctx)) {
         return IDEM_BODY_TOO_LARGE;
     }
-    if (r->read_length > 0) {
+    if (r->read_length > 0 || ctx->body_touched) {
         return IDEM_BODY_CONSUMED;
     }
     if (has_body) {
@@ -334,7 +346,30 @@ static apr_status_t body_filter(ap_filter_t *f, apr_bucket_brigade *bb, ap_input
     return APR_SUCCESS;
 }
 
+/* Notes that somebody reads the body before we do, and is gone. */
+static apr_status_t witness_filter(ap_filter_t *f, apr_bucket_brigade *bb, ap_input_mode_t mode, apr_read_type_e block,
+                                   apr_off_t readbytes)
+{
+    idem_ctx_t *ctx = f->ctx;
+    ap_filter_t *next = f->next;
+
+    ctx->body_touched = 1;
+    ap_remove_input_filter(f);
+    return ap_get_brigade(next, bb, mode, block, readbytes);
+}
+
+void idem_body_watch(request_rec *r, idem_ctx_t *ctx)
+{
+    int has_body;
+
+    announced_length(r, &has_body);
+    if (has_body) {
+        ctx->witness = ap_add_input_filter(WITNESS_NAME, ctx, r, r->connection);
+    }
+}
+
 void idem_body_register(void)
 {
+    ap_register_input_filter(WITNESS_NAME, witness_filter, NULL, AP_FTYPE_PROTOCOL);
     ap_register_input_filter(FILTER_NAME, body_filter, NULL, AP_FTYPE_PROTOCOL);
 }

@@ -30,7 +30,13 @@ idem_body_result_e idem_body_read(request_rec *r, idem_ctx_t *ctx, const idem_re
 /* The digest by another recipe, of a body that was read and not handed on yet. 1, or 0 where that reader refuses it. */
 int idem_body_digest(idem_ctx_t *ctx, const idem_recipe_t *recipe, unsigned char digest[IDEM_FINGERPRINT_LEN]);
 
-/* Registers the input filter. */
+/*
+ * Hook translate_name, for every request in a server with routes: sees whether another module reads the body before
+ * idem_body_read does. A length tells that for most requests, but not for a chunked one that was read to its end.
+ */
+void idem_body_watch(request_rec *r, idem_ctx_t *ctx);
+
+/* Registers the input filters. */
 void idem_body_register(void);
 
 #endif

@@ -91,6 +91,7 @@ static apr_status_t release(ap_filter_t *f, idem_capture_t *capture, int end)
         ap_remove_output_filter(f);
     }
     capture->state = CAPTURE_PASSING;
+    idem_replay_unmark(f->r, capture->ctx);
     idem_replay_mark(f->r, capture->ctx);
     return ap_pass_brigade(f->next, capture->held);
 }
@@ -179,7 +180,7 @@ static apr_status_t capture_filter(ap_filter_t *f, apr_bucket_brigade *bb)
         ap_remove_output_filter(f);
         return ap_pass_brigade(f->next, bb);
     }
-    if (ctx->running && !APR_BRIGADE_EMPTY(bb)) {
+    if (ctx->running == f->r && ctx->running_counts && !APR_BRIGADE_EMPTY(bb)) {
         ctx->passed_anything = 1;
     }
     while (!APR_BRIGADE_EMPTY(bb)) {

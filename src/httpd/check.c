@@ -19,10 +19,10 @@ typedef struct section_t {
     const idem_dir_t *conf;
 } section_t;
 
-static void complain(const idem_route_t *route, server_rec *s, const char *words)
+static void complain(const ap_directive_t *directive, server_rec *s, const char *words)
 {
-    ap_log_error(APLOG_MARK, APLOG_STARTUP | APLOG_CRIT, 0, s, IDEM_LOG("1101") "%s:%d: IdempotencyRoute %s: %s",
-                 route->directive->filename, route->directive->line_num, route->name, words);
+    ap_log_error(APLOG_MARK, APLOG_STARTUP | APLOG_CRIT, 0, s, IDEM_LOG("1101") "%s:%d: %s %s: %s", directive->filename,
+                 directive->line_num, directive->directive, directive->args, words);
 }
 
 static void add_section(apr_array_header_t *sections, const char *path, ap_conf_vector_t *vector)
@@ -105,7 +105,7 @@ static int check_identity(server_rec *s, const apr_array_header_t *sections, con
 {
     int tenant = 0;
     int principal = 0;
-    int constant = 0;
+    const ap_directive_t *constant = NULL;
     int i;
 
     for (i = 0; i < sections->nelts; i++) {
@@ -116,18 +116,18 @@ static int check_identity(server_rec *s, const apr_array_header_t *sections, con
         }
         tenant |= section->conf->tenant != NULL;
         if (section->conf->principal) {
-            int says_nothing = only_constants(section->conf->principal);
+            int says_who = !only_constants(section->conf->principal);
 
-            constant |= says_nothing;
-            principal |= !says_nothing;
+            constant = says_who ? constant : section->conf->principal_directive;
+            principal |= says_who;
         }
     }
     if (!tenant) {
-        complain(own->conf->route, s, "no IdempotencyTenant applies to it");
+        complain(own->conf->route->directive, s, "no IdempotencyTenant applies to it");
     }
     if (!principal) {
-        complain(own->conf->route, s, constant ? "IdempotencyPrincipal is const: alone, which makes all callers one"
-                                               : "no IdempotencyPrincipal applies to it");
+        complain(constant ? constant : own->conf->route->directive, s,
+                 constant ? "const: alone makes all callers one" : "no IdempotencyPrincipal applies to it");
     }
     return tenant && principal;
 }
@@ -163,7 +163,7 @@ static int check_registry(apr_pool_t *ptemp, server_rec *main_server, server_rec
     }
     fault = idem_dbd_check(ptemp, main_server, conf->registry, &conf->most_connections);
     if (fault) {
-        complain(route, s, fault);
+        complain(route->directive, s, fault);
     }
     return !fault;
 }

@@ -23,7 +23,7 @@ APLOG_USE_MODULE(idempotency);
 #define DEFAULT_LEASE      apr_time_from_sec(60)
 #define LONGEST_HEARTBEAT  apr_time_from_sec(15)
 #define SHORTEST_HEARTBEAT apr_time_from_msec(200)
-#define GOODBYE_PATIENCE   3000 /* ms that the end of a child waits for its thread */
+#define GOODBYE_MARGIN     apr_time_from_sec(2) /* beyond the two store calls that a goodbye makes at most */
 
 struct idem_child_store_t {
     server_rec *registry;
@@ -179,9 +179,11 @@ static apr_status_t stop_thread(void *data)
 
     apr_atomic_set32(&child->stop, 1);
     wake(child);
-    if (poll(&fd, 1, GOODBYE_PATIENCE) == 1) {
-        apr_thread_join(&rv, child->thread);
+    if (poll(&fd, 1, (int)apr_time_as_msec(2 * child->store.timeout + GOODBYE_MARGIN)) != 1) {
+        /* its connections are in use: mod_dbd's own cleanup would abort the process on them */
+        _exit(0);
     }
+    apr_thread_join(&rv, child->thread);
     return APR_SUCCESS;
 }
 

@@ -53,6 +53,7 @@ void *idem_config_merge_dir(apr_pool_t *p, void *outer, void *inner)
     MERGE_POINTER(route);
     MERGE_POINTER(tenant);
     MERGE_POINTER(principal);
+    MERGE_POINTER(principal_directive);
     MERGE_POINTER(trust_env);
     MERGE_NUMBER(no_identity);
     MERGE_NUMBER(mode);

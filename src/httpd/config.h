@@ -62,6 +62,7 @@ typedef struct idem_dir_t {
     const idem_route_t *route;
     const apr_array_header_t *tenant;    /* of idem_source_t */
     const apr_array_header_t *principal; /* of idem_source_t */
+    const ap_directive_t *principal_directive;
     const apr_array_header_t *trust_env; /* of const char * */
     int no_identity;                     /* 0 Reject; nothing else is built */
     int mode;

@@ -333,16 +333,20 @@ void idem_conns_close(idem_conns_t *conns)
 {
     entry_t *entry;
     int more = 1;
+    int cut;
 
     while (more) {
         apr_thread_mutex_lock(conns->lock);
         conns->closed = 1;
         apr_thread_cond_broadcast(conns->changed);
-        entry = conns->idle_count ? conns->idle[--conns->idle_count] : NULL;
+        cut = conns->broken_count > 0;
+        entry = cut                 ? conns->broken[--conns->broken_count]
+                : conns->idle_count ? conns->idle[--conns->idle_count]
+                                    : NULL;
         apr_thread_mutex_unlock(conns->lock);
         more = entry != NULL;
         if (entry) {
-            end_connection(conns, entry, 0);
+            end_connection(conns, entry, cut);
         }
     }
 }

@@ -8,6 +8,7 @@
 #define IDEM_HTTPD_CONTEXT_H
 
 #include <httpd.h>
+#include <util_filter.h>
 
 #include "core/problem.h"
 #include "core/scope.h"
@@ -57,6 +58,8 @@ typedef struct idem_ctx_t {
     const unsigned char *framed;
     apr_size_t framed_len;
     idem_body_t *body;
+    ap_filter_t *witness;         /* in the input chain until the body is read by us */
+    int body_touched;             /* somebody else has read from the body */
 
     idem_answer_t answer;
     const char *outcome_note;     /* %{idempotency-outcome}n */
@@ -67,6 +70,7 @@ typedef struct idem_ctx_t {
 
     /* The run of the backend: see run.c and capture.c. */
     const request_rec *running;   /* whose handler is at work; our own handler lets the real one run for it */
+    int running_counts;           /* it is not there to show an error, nor only to redirect */
     int handler_ran;              /* other than redirect-handler */
     int handler_status;           /* returned by the last of them; 0 for OK and DONE */
     int passed_anything;          /* that handler passed something to the filters */

@@ -109,6 +109,9 @@ const char *idem_set_sources(cmd_parms *cmd, void *conf, int argc, char *const a
         }
     }
     FIELD(conf, offset_of(cmd), const apr_array_header_t *) = sources;
+    if (offset_of(cmd) == (int)APR_OFFSETOF(idem_dir_t, principal)) {
+        ((idem_dir_t *)conf)->principal_directive = cmd->directive;
+    }
     return NULL;
 }
 

@@ -15,11 +15,20 @@
 
 APLOG_USE_MODULE(idempotency);
 
+void idem_replay_unmark(request_rec *r, const idem_ctx_t *ctx)
+{
+    const char *names[] = {"Idempotency-Contract", "Idempotency-Operation", "Idempotency-Replayed", ctx->conf->replayed_header};
+    size_t i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        apr_table_unset(r->headers_out, names[i]);
+        apr_table_unset(r->err_headers_out, names[i]);
+    }
+}
+
 void idem_replay_mark(request_rec *r, const idem_ctx_t *ctx)
 {
-    apr_table_unset(r->err_headers_out, "Idempotency-Contract");
     apr_table_setn(r->headers_out, "Idempotency-Contract", IDEM_CONTRACT_NAME);
-    apr_table_unset(r->err_headers_out, "Idempotency-Operation");
     if (ctx->has_operation) {
         apr_table_setn(r->headers_out, "Idempotency-Operation", idem_uuid_text(r->pool, ctx->operation));
     }
@@ -90,9 +99,7 @@ static int copy_field(void *baton, const char *name, const char *value)
     if (!strcasecmp(name, "Content-Type")) {
         ap_set_content_type(r, apr_pstrdup(r->pool, value));
     }
-    else {
-        apr_table_addn(r->headers_out, name, value);
-    }
+    apr_table_addn(r->headers_out, name, value);
     return 1;
 }
 

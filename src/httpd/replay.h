@@ -12,6 +12,9 @@
 /* Gives ctx->answer. Returns what a handler returns; never an error status, so no ErrorDocument comes in between. */
 int idem_replay_answer(request_rec *r, idem_ctx_t *ctx);
 
+/* Takes out what a backend may have written under names that are the module's. */
+void idem_replay_unmark(request_rec *r, const idem_ctx_t *ctx);
+
 /* The fields that every response carries that the module had a part in: contract, and operation where there is one. */
 void idem_replay_mark(request_rec *r, const idem_ctx_t *ctx);
 

@@ -13,7 +13,10 @@
 
 APLOG_USE_MODULE(idempotency);
 
-/* A request that httpd made to show an error: what it answers belongs to the response of the one before. */
+/*
+ * A request that httpd made to show an error: what it answers belongs to the response of the one before. To be asked
+ * before its handler has run, which may set another status.
+ */
 static int shows_an_error(const request_rec *r)
 {
     return r->prev && ap_is_HTTP_ERROR(r->status);
@@ -30,7 +33,7 @@ static int only_redirects(const request_rec *r)
  */
 static void note_status(idem_ctx_t *ctx, const request_rec *r, int status)
 {
-    if (r->next && !shows_an_error(r->next)) {
+    if (r->next) {
         return;
     }
     ctx->handler_status = status == DECLINED ? HTTP_INTERNAL_SERVER_ERROR : status > 0 || status == AP_FILTER_ERROR ? status : 0;
@@ -39,6 +42,7 @@ static void note_status(idem_ctx_t *ctx, const request_rec *r, int status)
 static int run_backend(request_rec *r, idem_ctx_t *ctx)
 {
     const request_rec *outer = ctx->running;
+    int outer_counts = ctx->running_counts;
     int counts = !shows_an_error(r) && !only_redirects(r);
     int status;
 
@@ -49,8 +53,10 @@ static int run_backend(request_rec *r, idem_ctx_t *ctx)
         ctx->passed_anything = 0;
     }
     ctx->running = r;
+    ctx->running_counts = counts;
     status = ap_run_handler(r);
     ctx->running = outer;
+    ctx->running_counts = outer_counts;
     if (counts) {
         note_status(ctx, r, status);
     }

@@ -111,7 +111,9 @@ static int keep_head(request_rec *r, const idem_ctx_t *ctx, idem_settle_t *settl
     unsigned char *octets;
     idem_snapshot_result_e result;
 
-    add_known(selection.fields, "Content-Type", r->content_type);
+    /* httpd sends no Content-Type of its own with a status that has no body; a proxied one goes out all the same */
+    add_known(selection.fields, "Content-Type",
+              AP_STATUS_IS_HEADER_ONLY(r->status) ? apr_table_get(r->headers_out, "Content-Type") : r->content_type);
     apr_table_do(select_field, &selection, r->headers_out, NULL);
     apr_table_do(select_field, &selection, r->err_headers_out, NULL);
     add_known(selection.fields, "Content-Encoding", r->content_encoding);
@@ -122,10 +124,11 @@ static int keep_head(request_rec *r, const idem_ctx_t *ctx, idem_settle_t *settl
     if (result != IDEM_SNAPSHOT_OK) {
         ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r, IDEM_LOG("0803") "no snapshot can be made of this response: %s",
                       idem_snapshot_result_text(result));
-        return 0;
+        /* an empty head says that the response came and was not kept; no head would say that it is on its way */
+        idem_snapshot_encode_headers(r->pool, apr_table_make(r->pool, 1), NULL, &octets, &settle->response_headers.len);
     }
     settle->response_headers.octets = octets;
-    return 1;
+    return result == IDEM_SNAPSHOT_OK;
 }
 
 static int keep_body(request_rec *r, apr_bucket_brigade *body, idem_settle_t *settle)
