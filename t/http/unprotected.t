@@ -1,0 +1,59 @@
+# What the README says is not protected, or not whole: the module is not to promise more, and not to do less.
+use strict;
+use warnings;
+use Idem::Test;
+
+my $t = Idem::Test->new(config => sub {
+    my ($t) = @_;
+    my $root = $t->root;
+    mkdir "$root/scripts";
+    give("$root/scripts");
+    my %script = (
+        'nph-direct' => 'print "HTTP/1.1 201 Created\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\ndone\n";',
+        # announces ten octets, gives five, and is gone
+        'half'       => '$| = 1; print "Content-Type: text/plain\r\nContent-Length: 10\r\n\r\nhalf\n"; kill KILL => $$;',
+        'cut'        => '$| = 1; print "Content-Type: text/plain\r\n\r\nhalf\n"; kill KILL => $$;',
+    );
+    for my $name (keys %script) {
+        spew("$root/scripts/$name", "#!/usr/bin/perl\n1 while <STDIN>;\nopen my \$log, '>>', '$root/runs' or die; print \$log \"$name\\n\"; close \$log;\n$script{$name}\n", 0755);
+    }
+    spew("$root/runs", '', 0666);
+    return "ScriptAlias \"/scripts\" \"$root/scripts\"\nSetEnvIf Request_URI \"^/scripts/half\" ap_trust_cgilike_cl=1\n"
+        . protected({ by => 'none' }, '/scripts', 'auto', 'IdempotencyKey Optional');
+});
+my $c = $t->client;
+
+sub runs { my ($name) = @_; return scalar grep { $_ eq $name } split /\n/, slurp($t->root . '/runs') }
+sub state { my ($key) = @_; return ($t->records("idem_key = '$key'"))[0]{status} }
+
+subtest 'an nph- script: not run twice, not replayed' => sub {
+    my $first = $c->post('/scripts/nph-direct', key => 'nph', body => '{}');
+    is($first->status, 201, 'the first client has its answer');
+    ok(wait_for(sub { state('nph') eq 'UNKNOWN' }), 'nobody saw the answer: UNKNOWN');
+    problem($c->post('/scripts/nph-direct', key => 'nph', body => '{}'), 'outcome-unknown');
+    is(runs('nph-direct'), 1, 'it ran once');
+    $t->httpd->expect_log(qr/IDEM0501/);
+};
+
+subtest 'a CGI script that is killed in the middle looks complete' => sub {
+    $c->post('/scripts/cut', key => 'cut', body => '{}');
+    my $again = $c->post('/scripts/cut', key => 'cut', body => '{}');
+    is($again->body, "half\n", 'its half is replayed');
+    is(runs('cut'), 1, 'it ran once');
+};
+
+subtest 'unless it announced its length, and httpd may believe it' => sub {
+    my $first = $c->post('/scripts/half', key => 'half', body => '{}');
+    isnt($first->status, 200, 'the first client is told');
+    is(state('half'), 'UNKNOWN', 'UNKNOWN');
+    problem($c->post('/scripts/half', key => 'half', body => '{}'), 'outcome-unknown');
+    is(runs('half'), 1, 'it ran once');
+    $t->httpd->expect_log(qr/shorter or longer than announced/);
+};
+
+subtest 'no key where it is optional' => sub {
+    $c->post('/scripts/cut', body => '{}') for 1 .. 2;
+    is(runs('cut'), 3, 'ran twice more');
+};
+
+$t->finish;
