@@ -131,6 +131,12 @@ static apr_status_t hold(ap_filter_t *f, idem_capture_t *capture, apr_bucket *e,
     apr_size_t len;
     apr_status_t rv = apr_bucket_read(e, &data, &len, APR_BLOCK_READ);
 
+    if (APR_STATUS_IS_ECONNRESET(rv) && !APR_BUCKET_IS_SOCKET(e)) {
+        /* A script of mod_cgid that did not read its whole request: what it was handed as a pipe is a socket, and says
+         * this behind the last octet, where a pipe has its end. */
+        apr_bucket_delete(e);
+        return APR_SUCCESS;
+    }
     if (rv != APR_SUCCESS) {
         return rv;
     }

@@ -1,4 +1,4 @@
-# What the README says is not protected, or not whole: the module is not to promise more, and not to do less.
+# What CGI scripts do of which httpd sees less than it seems: the documentation promises no more than this, and no less.
 use strict;
 use warnings;
 use Idem::Test;
@@ -12,10 +12,11 @@ my $t = Idem::Test->new(config => sub {
         'nph-direct' => 'print "HTTP/1.1 201 Created\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\ndone\n";',
         # announces ten octets, gives five, and is gone
         'half'       => '$| = 1; print "Content-Type: text/plain\r\nContent-Length: 10\r\n\r\nhalf\n"; kill KILL => $$;',
+        'deaf'       => 'print "Content-Type: text/plain\r\n\r\ndone\n";',
         'cut'        => '$| = 1; print "Content-Type: text/plain\r\n\r\nhalf\n"; kill KILL => $$;',
     );
     for my $name (keys %script) {
-        spew("$root/scripts/$name", "#!/usr/bin/perl\n1 while <STDIN>;\nopen my \$log, '>>', '$root/runs' or die; print \$log \"$name\\n\"; close \$log;\n$script{$name}\n", 0755);
+        spew("$root/scripts/$name", "#!/usr/bin/perl\n" . ($name eq 'deaf' ? '' : '1 while <STDIN>;') . "\nopen my \$log, '>>', '$root/runs' or die; print \$log \"$name\\n\"; close \$log;\n$script{$name}\n", 0755);
     }
     spew("$root/runs", '', 0666);
     return "ScriptAlias \"/scripts\" \"$root/scripts\"\nSetEnvIf Request_URI \"^/scripts/half\" ap_trust_cgilike_cl=1\n"
@@ -49,6 +50,17 @@ subtest 'unless it announced its length, and httpd may believe it' => sub {
     problem($c->post('/scripts/half', key => 'half', body => '{}'), 'outcome-unknown');
     is(runs('half'), 1, 'it ran once');
     $t->httpd->expect_log(qr/shorter or longer than announced/);
+};
+
+subtest 'a script that does not read its request' => sub {
+    for my $size (1, 5000) {
+        my $first = $c->post('/scripts/deaf', key => "deaf-$size", body => 'x' x $size);
+        is($first->status, 200, 'the first client has its answer');
+        is($first->body, "done\n", 'all of it');
+        is_replay($c->post('/scripts/deaf', key => "deaf-$size", body => 'x' x $size), $first, "$size octets unread");
+    }
+    is(runs('deaf'), 2, 'each ran once');
+    $t->httpd->allow_log(qr/AH02651/);
 };
 
 subtest 'no key where it is optional' => sub {
