@@ -98,6 +98,15 @@ static void put_string(writer_t *w, const char *octets, apr_size_t len, int plai
     apr_size_t from = 0;
     apr_size_t i;
 
+    if (plain && len + 2 <= OUT_ROOM - w->used) {
+        char *out = w->out + w->used;
+
+        out[0] = '"';
+        memcpy(out + 1, octets, len);
+        out[len + 1] = '"';
+        w->used += len + 2;
+        return;
+    }
     put_octet(w, '"');
     if (!plain) {
         for (i = 0; i < len; i++) {
@@ -114,23 +123,27 @@ static void put_string(writer_t *w, const char *octets, apr_size_t len, int plai
     put_octet(w, '"');
 }
 
-/* The first eight octets as a number that compares as they do; what is missing counts as NUL. */
+/*
+ * The first eight octets as a number that compares as they do; what is missing counts as NUL. Reads eight octets
+ * whatever the length, which the text's slack allows.
+ */
 static apr_uint64_t prefix_of(const char *name, apr_size_t len, idem_canon_form_e form)
 {
-    unsigned char octets[8] = { 0 };
-    apr_uint64_t prefix = 0;
+    unsigned char o[IDEM_JSON_SLACK];
+    apr_uint64_t prefix;
     int i;
 
-    memcpy(octets, name, len < 8 ? len : 8);
+    memcpy(o, name, sizeof(o));
     if (form == IDEM_CANON_JCS) {
         for (i = 0; i < 8; i++) {
-            octets[i] = idem_jcs_rank(octets[i]);
+            o[i] = idem_jcs_rank(o[i]);
         }
     }
-    for (i = 0; i < 8; i++) {
-        prefix = prefix << 8 | octets[i];
-    }
-    return prefix;
+    /* Spelt out, since compilers make one instruction of it. */
+    prefix = (apr_uint64_t)o[0] << 56 | (apr_uint64_t)o[1] << 48 | (apr_uint64_t)o[2] << 40 |
+             (apr_uint64_t)o[3] << 32 | (apr_uint64_t)o[4] << 24 | (apr_uint64_t)o[5] << 16 | (apr_uint64_t)o[6] << 8 |
+             o[7];
+    return len >= 8 ? prefix : prefix & ~(~APR_UINT64_C(0) >> (8 * len));
 }
 
 /* UTF-8 sorts as code points do. */
@@ -178,7 +191,8 @@ static void sort_members(member_t *members, apr_uint32_t count, idem_canon_form_
     for (i = 1; i < count; i++) {
         member_t moving = members[i];
 
-        for (j = i; j > 0 && order(&moving, &members[j - 1]) < 0; j--) {
+        for (j = i; j > 0 && (moving.prefix < members[j - 1].prefix ||
+                              (moving.prefix == members[j - 1].prefix && order(&moving, &members[j - 1]) < 0)); j--) {
             members[j] = members[j - 1];
         }
         members[j] = moving;
@@ -210,12 +224,12 @@ static apr_status_t push_members(writer_t *w, apr_uint32_t object)
         members[i].len = nodes[name].len;
         members[i].prefix = prefix_of(members[i].name, members[i].len, w->form);
         members[i].node = name;
-        name = nodes[name + 1].next;
+        name = idem_json_next(w->json, name + 1);
     }
     w->count += count;
     sort_members(members, count, w->form);
     for (i = 1; i < count; i++) {
-        if (members[i].len == members[i - 1].len &&
+        if (members[i].prefix == members[i - 1].prefix && members[i].len == members[i - 1].len &&
             memcmp(members[i].name, members[i - 1].name, members[i].len) == 0) {
             apr_uint32_t later = members[i].node > members[i - 1].node ? members[i].node : members[i - 1].node;
 
@@ -280,7 +294,7 @@ static apr_status_t put_array(writer_t *w, apr_uint32_t array, const idem_contra
         if (rv != APR_SUCCESS) {
             return rv;
         }
-        at = w->json->nodes[at].next;
+        at = idem_json_next(w->json, at);
     }
     put_octet(w, ']');
     return APR_SUCCESS;

@@ -53,7 +53,7 @@ static int set_properties(idem_compiler_t *c, idem_contract_node_t *node, apr_ui
     if (node_at(c, at)->kind != IDEM_JSON_OBJECT) {
         return idem_contract_wrong(c, at, "\"properties\" is an object of schemas");
     }
-    for (name = at + 1; left != 0; left--, name = node_at(c, name + 1)->next) {
+    for (name = at + 1; left != 0; left--, name = idem_json_next(c->json, name + 1)) {
         idem_contract_member_t *member = &node->members[node->member_count++];
 
         member->name = text_at(c, name);
@@ -74,7 +74,7 @@ static int set_required(idem_compiler_t *c, idem_contract_node_t *node, apr_uint
     if (node_at(c, at)->kind != IDEM_JSON_ARRAY) {
         return idem_contract_wrong(c, at, "\"required\" is a list of member names");
     }
-    for (at++; left != 0; left--, at = node_at(c, at)->next) {
+    for (at++; left != 0; left--, at = idem_json_next(c->json, at)) {
         apr_uint32_t i = 0;
 
         if (node_at(c, at)->kind != IDEM_JSON_STRING) {

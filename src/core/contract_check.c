@@ -63,13 +63,13 @@ static int same_members(const idem_json_t *a, apr_uint32_t ia, const idem_json_t
         apr_uint32_t j = 0;
 
         while (j < count && !same_text(a, &a->nodes[name_a], b, &b->nodes[name_b])) {
-            name_a = a->nodes[name_a + 1].next;
+            name_a = idem_json_next(a, name_a + 1);
             j++;
         }
         if (j == count || !same_value(a, name_a + 1, b, name_b + 1)) {
             return 0;
         }
-        name_b = b->nodes[name_b + 1].next;
+        name_b = idem_json_next(b, name_b + 1);
     }
     return 1;
 }
@@ -82,8 +82,8 @@ static int same_elements(const idem_json_t *a, apr_uint32_t ia, const idem_json_
         if (!same_value(a, ia, b, ib)) {
             return 0;
         }
-        ia = a->nodes[ia].next;
-        ib = b->nodes[ib].next;
+        ia = idem_json_next(a, ia);
+        ib = idem_json_next(b, ib);
     }
     return 1;
 }
@@ -315,7 +315,7 @@ apr_status_t idem_contract_members_end(idem_contract_run_t *run, const idem_cont
             continue;
         }
         while (left != 0 && compare_name(octets_of(json, &json->nodes[name]), json->nodes[name].len, member) != 0) {
-            name = json->nodes[name + 1].next;
+            name = idem_json_next(json, name + 1);
             left--;
         }
         if (left == 0) {

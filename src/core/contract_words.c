@@ -69,7 +69,7 @@ int idem_contract_keywords(idem_compiler_t *c, idem_schema_t *s)
     if (node_at(c, s->schema)->kind != IDEM_JSON_OBJECT) {
         return idem_contract_wrong(c, s->schema, "a schema is an object");
     }
-    for (name = s->schema + 1; left != 0; left--, name = node_at(c, name + 1)->next) {
+    for (name = s->schema + 1; left != 0; left--, name = idem_json_next(c->json, name + 1)) {
         int i = 0;
 
         while (i < IDEM_KW_COUNT && !is_text(c, name, keywords[i].name)) {
@@ -138,7 +138,7 @@ static int set_values(idem_compiler_t *c, idem_contract_node_t *node, const idem
     node->values = apr_palloc(c->pool, node->value_count * sizeof(*node->values));
     for (i = 0, at++; i < node->value_count; i++) {
         node->values[i] = at;
-        at = node_at(c, at)->next;
+        at = idem_json_next(c->json, at);
     }
     return 1;
 }

@@ -176,10 +176,29 @@ static double read_lexeme(const char *lexeme, apr_size_t len)
     return strtod(text, NULL);
 }
 
+/* Digits only, few enough for a double to be exact: what most numbers are. */
+static int is_small_integer(const char *lexeme, apr_size_t len)
+{
+    apr_size_t i = lexeme[0] == '-';
+
+    if (len - i > SURE_DIGITS || (lexeme[i] == '0' && len != 1)) {
+        return 0;
+    }
+    while (i < len && lexeme[i] >= '0' && lexeme[i] <= '9') {
+        i++;
+    }
+    return i == len;
+}
+
 apr_size_t idem_jcs_number(const char *lexeme, apr_size_t len, char out[IDEM_JCS_NUMBER_ROOM])
 {
     double value;
 
+    if (is_small_integer(lexeme, len)) {
+        memcpy(out, lexeme, len);
+        out[len] = '\0';
+        return len;
+    }
     if (len > IDEM_JSON_MAX_NUMBER) {
         return 0;
     }

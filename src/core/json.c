@@ -17,7 +17,8 @@ typedef struct {
     apr_status_t rv;
     apr_uint32_t depth;
     const char *behind; /* no string begins between this place and the token that yajl is at */
-    apr_uint32_t open[IDEM_JSON_DEPTH_LIMIT];
+    apr_uint32_t open[IDEM_JSON_DEPTH_LIMIT]; /* the containers around the next value */
+    apr_uint32_t children[IDEM_JSON_DEPTH_LIMIT + 1]; /* nodes right inside so far, by depth; [0] is the document */
 } builder_t;
 
 static apr_status_t free_buffers(void *data)
@@ -57,11 +58,11 @@ apr_status_t idem_json_feed(idem_json_t *json, const char *data, apr_size_t len,
         return idem_fault(fault, json->pool, "too-large", NULL, "The JSON text has more than %u octets.",
                           IDEM_JSON_MAX_TEXT - 1);
     }
-    if (json->text_room - json->len < len) {
+    if (json->text_room < json->len + len + IDEM_JSON_SLACK) {
         apr_size_t room = json->text_room != 0 ? json->text_room * 2 : FIRST_TEXT_ROOM;
         char *text;
 
-        while (room - json->len < len) {
+        while (room < json->len + len + IDEM_JSON_SLACK) {
             room *= 2;
         }
         text = realloc(json->text, room);
@@ -112,16 +113,12 @@ static int add(builder_t *b, idem_json_kind_e kind, apr_size_t at, apr_size_t le
         json->nodes = nodes;
         json->node_room = room;
     }
-    if (b->depth != 0) {
-        node = &json->nodes[b->open[b->depth - 1]];
-        node->len += node->kind == IDEM_JSON_ARRAY;
-    }
     node = &json->nodes[json->count++];
     node->at = (apr_uint32_t)at;
-    node->len = (apr_uint32_t)len;
-    node->next = json->count;
-    node->kind = (apr_uint16_t)kind;
+    node->len = (apr_uint32_t)len & (IDEM_JSON_MAX_TEXT - 1);
+    node->kind = kind;
     node->plain = 1;
+    b->children[b->depth]++;
     return 1;
 }
 
@@ -251,16 +248,14 @@ static int on_string(void *ctx, const unsigned char *octets, size_t len)
 static int on_name(void *ctx, const unsigned char *octets, size_t len)
 {
     builder_t *b = ctx;
-    idem_json_node_t *object;
 
     if (!add_string(b, (const char *)octets, len)) {
         return 0;
     }
-    object = &b->json->nodes[b->open[b->depth - 1]];
     if (len > IDEM_JSON_MAX_NAME) {
         return refuse_at(b, b->open[b->depth - 1], "name-too-long", "A member name has too many octets.");
     }
-    if (++object->len > IDEM_JSON_MAX_MEMBERS) {
+    if (b->children[b->depth] > 2 * IDEM_JSON_MAX_MEMBERS) {
         return refuse(b, "too-many-members", "An object has too many members.");
     }
     return 1;
@@ -275,7 +270,7 @@ static int open_container(builder_t *b, idem_json_kind_e kind)
         return 0;
     }
     b->open[b->depth++] = b->json->count - 1;
-    b->json->nodes[b->json->count - 1].next = 0;
+    b->children[b->depth] = 0;
     return 1;
 }
 
@@ -292,8 +287,11 @@ static int on_object(void *ctx)
 static int on_close(void *ctx)
 {
     builder_t *b = ctx;
+    apr_uint32_t children = b->children[b->depth];
+    idem_json_node_t *node = &b->json->nodes[b->open[--b->depth]];
 
-    b->json->nodes[b->open[--b->depth]].next = b->json->count;
+    node->at = b->json->count;
+    node->len = node->kind == IDEM_JSON_OBJECT ? children / 2 : children;
     return 1;
 }
 

@@ -20,9 +20,9 @@
  *   500 nested arrays                                 refused [depth]
  *   duplicate names (y_ in that suite, or i_)         refused [duplicate-member], by the contract
  *
- * Memory, for B octets of body: the body itself in a buffer that doubles (at most 2 B + 4 KiB), plus 16 octets for
- * each value and name (at most 16 * IDEM_JSON_MAX_VALUES, in a list that doubles). JSON needs at least two octets a
- * value, so all of it stays below 19 B + 8 KiB, and below 2 B + 32 MiB; what clients send comes to about 3 B.
+ * Memory, for B octets of body: the body itself in a buffer that doubles (at most 2 B + 4 KiB), plus 8 octets for
+ * each value and name (at most 8 * IDEM_JSON_MAX_VALUES, in a list that doubles). JSON needs at least two octets a
+ * value, so all of it stays below 10 B + 8 KiB, and below 2 B + 16 MiB; what clients send comes to about 3 B.
  */
 #ifndef IDEM_CORE_JSON_H
 #define IDEM_CORE_JSON_H
@@ -34,11 +34,12 @@
 
 #define IDEM_JSON_MAX_DEPTH   64        /* nested arrays and objects in a payload */
 #define IDEM_JSON_DEPTH_LIMIT 192       /* the most that idem_json_create() grants anyone */
-#define IDEM_JSON_MAX_TEXT    (1u << 30) /* octets; IdempotencyMaxBody is what bounds a body in practice */
+#define IDEM_JSON_MAX_TEXT    (1u << 28) /* octets; IdempotencyMaxBody is what bounds a body in practice */
 #define IDEM_JSON_MAX_VALUES  1000000   /* values and member names of a text */
 #define IDEM_JSON_MAX_MEMBERS 100000    /* members of one object */
 #define IDEM_JSON_MAX_NAME    1024      /* octets of one unescaped member name */
 #define IDEM_JSON_MAX_NUMBER  256       /* octets of one number */
+#define IDEM_JSON_SLACK       8         /* octets behind the text that may be read, whatever is in them */
 
 typedef enum {
     IDEM_JSON_NULL,
@@ -55,11 +56,11 @@ typedef enum {
  * elements, an object by name, value, name, value ...
  */
 typedef struct {
-    apr_uint32_t at;    /* string, number: offset of its octets in text (a string's are unescaped) */
-    apr_uint32_t len;   /* string, number: octets. Array: elements. Object: members */
-    apr_uint32_t next;  /* index of the first node behind this value and all that it contains */
-    apr_uint16_t kind;  /* idem_json_kind_e */
-    apr_uint16_t plain; /* string: not 0 when it was written without escapes, so it needs none */
+    apr_uint32_t at;       /* string, number: offset of its octets in text (a string's are unescaped).
+                              Array, object: index of the first node behind it and all that it contains */
+    apr_uint32_t len : 28; /* string, number: octets. Array: elements. Object: members */
+    apr_uint32_t kind : 3; /* idem_json_kind_e */
+    apr_uint32_t plain : 1; /* string: it was written without escapes, so it needs none */
 } idem_json_node_t;
 
 typedef struct idem_json_t {
@@ -83,6 +84,12 @@ apr_status_t idem_json_feed(idem_json_t *json, const char *data, apr_size_t len,
 apr_status_t idem_json_finish(idem_json_t *json, idem_payload_fault_t *fault);
 
 void idem_json_free(idem_json_t *json);
+
+/* The node behind a value and all that it contains: its next sibling, where it has one. */
+static inline apr_uint32_t idem_json_next(const idem_json_t *json, apr_uint32_t node)
+{
+    return json->nodes[node].kind >= IDEM_JSON_ARRAY ? json->nodes[node].at : node + 1;
+}
 
 /*
  * JSON Pointer (RFC 6901) to a node, in json->pool: a value's own, a name's that of its value. Control characters in

@@ -52,7 +52,7 @@ static void append_name(pointer_t *out, const char *name, apr_size_t len)
 }
 
 /*
- * Works on an unfinished list too: a container that is still open (next is 0) reaches to the end, and a name may
+ * Works on an unfinished list too: a container that is still open (whose `at` is 0) reaches to the end, and a name may
  * stand last.
  */
 const char *idem_json_pointer(const idem_json_t *json, apr_uint32_t node)
@@ -68,13 +68,12 @@ const char *idem_json_pointer(const idem_json_t *json, apr_uint32_t node)
         for (;;) {
             apr_uint32_t value = object ? child + 1 : child;
 
-            if (object && child == node) {
+            apr_uint32_t next = value < json->count ? idem_json_next(json, value) : 0;
+
+            if ((object && child == node) || next == 0 || node < next) {
                 break;
             }
-            if (value >= json->count || json->nodes[value].next == 0 || node < json->nodes[value].next) {
-                break;
-            }
-            child = json->nodes[value].next;
+            child = next;
             index++;
         }
         if (object) {
