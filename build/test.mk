@@ -1,4 +1,4 @@
-# make test      what is missing is installed, then the units and everything over HTTP
+# make test      what is missing is installed, then units, model and everything over HTTP
 # make units     the units alone
 # make http      the HTTP and fault tests alone; TESTS="t/http/key.t" for some of them
 
@@ -24,5 +24,5 @@ t/node_modules: t/package.json t/package-lock.json
 	@touch $@
 
 test: deps
-	@$(MAKE) --no-print-directory all units http
+	@$(MAKE) --no-print-directory all units model http
 	@echo "make test: all passed"
