@@ -12,5 +12,7 @@ demo-down:
 
 demo-ready:
 	@build/install-deps demo
-	@echo 'Building ...'
-	@$(MAKE) --no-print-directory --silent all
+	@mkdir -p $(OUT); printf 'Building '; \
+	$(MAKE) --no-print-directory --jobs=$$(nproc) all >$(OUT)/demo-build.log 2>&1 & \
+	while kill -0 $$! 2>/dev/null; do printf .; sleep 1; done; \
+	if wait $$!; then echo ' done'; else echo; cat $(OUT)/demo-build.log; exit 1; fi
