@@ -148,7 +148,7 @@ idem_store_result_e idem_pgsql_mark_unknown(idem_store_t *store, const idem_reco
     idem_pg_add_texts(&params, idem_machine_sources(IDEM_EVENT_LAPSE));
     idem_pg_add_text(&params, idem_state_name(idem_machine_next(IDEM_STATE_EXECUTING, IDEM_EVENT_LAPSE)));
     idem_pg_add_text(&params, idem_outcome_name(IDEM_OUTCOME_UNKNOWN));
-    idem_pg_add_text(&params, actor);
+    idem_pg_add_text(&params, actor ? actor : ACTOR);
     idem_pg_add_text(&params, reason);
     return idem_pg_call_transition(store, &idem_pg_mark_unknown, &params, 0, deadline, p);
 }

@@ -4,8 +4,10 @@
 
 #define MAX_STATES (IDEM_STATE_COUNT + 1)
 
-/* One sending. OK: applied, settle->state is set. NOT_FOUND: no row fitted. */
-static idem_store_result_e apply_plain(idem_pg_call_t *call, idem_settle_t *settle, idem_event_e event)
+/*
+ * Each of these sends one statement. OK: applied, settle->state is set. NOT_FOUND: no row fitted.
+ */
+static idem_store_result_e apply_plain(idem_pg_call_t *call, idem_settle_t *settle, idem_event_e event, int late)
 {
     idem_state_e to = idem_machine_next(IDEM_STATE_EXECUTING, event);
     idem_pg_params_t params;
@@ -23,10 +25,12 @@ static idem_store_result_e apply_plain(idem_pg_call_t *call, idem_settle_t *sett
     idem_pg_add_octets(&params, &settle->response_headers);
     idem_pg_add_octets(&params, &settle->response_body);
     idem_pg_add_octets(&params, &settle->response_digest);
-    idem_pg_add_bool(&params, idem_machine_is_final(to));
-    idem_pg_add_text(&params, settle->actor);
-    idem_pg_add_text(&params, settle->reason);
-    result = idem_pg_call_run(call, &idem_pg_settle, &params, &rows);
+    if (late) {
+        idem_pg_add_bool(&params, idem_machine_is_final(to));
+        idem_pg_add_text(&params, settle->actor ? settle->actor : "httpd");
+        idem_pg_add_text(&params, settle->reason);
+    }
+    result = idem_pg_call_run(call, late ? &idem_pg_settle_late : &idem_pg_settle, &params, &rows);
     if (result == IDEM_STORE_OK) {
         settle->state = to;
         result = PQntuples(rows) ? IDEM_STORE_OK : IDEM_STORE_NOT_FOUND;
@@ -66,7 +70,7 @@ static idem_store_result_e apply_reject(idem_pg_call_t *call, idem_settle_t *set
     idem_pg_add_text(&params, idem_state_name(stays));
     idem_pg_add_text(&params, idem_outcome_name(IDEM_OUTCOME_REJECTED));
     idem_pg_add_text(&params, idem_state_name(IDEM_STATE_NONE));
-    idem_pg_add_text(&params, settle->actor);
+    idem_pg_add_text(&params, settle->actor ? settle->actor : "httpd");
     idem_pg_add_text(&params, settle->reason);
     result = idem_pg_call_run(call, &idem_pg_settle_reject, &params, &rows);
     if (result == IDEM_STORE_OK) {
@@ -91,7 +95,7 @@ static idem_store_result_e apply_release(idem_pg_call_t *call, idem_settle_t *se
     idem_pg_add_text(&params, idem_state_name(idem_machine_next(IDEM_STATE_EXECUTING, IDEM_EVENT_DOUBT)));
     idem_pg_add_text(&params, idem_outcome_name(IDEM_OUTCOME_UNKNOWN));
     idem_pg_add_text(&params, idem_outcome_name(IDEM_OUTCOME_RELEASED));
-    idem_pg_add_text(&params, settle->actor);
+    idem_pg_add_text(&params, settle->actor ? settle->actor : "httpd");
     idem_pg_add_text(&params, settle->reason);
     result = idem_pg_call_run(call, &idem_pg_settle_release, &params, &rows);
     if (result == IDEM_STORE_OK) {
@@ -145,13 +149,18 @@ static idem_store_result_e settle_why(idem_pg_call_t *call, idem_settle_t *settl
 
 static idem_store_result_e settle_once(idem_pg_call_t *call, idem_settle_t *settle, idem_event_e event)
 {
+    idem_store_result_e result;
+
     switch (event) {
     case IDEM_EVENT_REJECT:
         return apply_reject(call, settle);
     case IDEM_EVENT_RELEASE:
         return apply_release(call, settle);
+    case IDEM_EVENT_DOUBT:
+        return apply_plain(call, settle, event, 1);
     default:
-        return apply_plain(call, settle, event);
+        result = apply_plain(call, settle, event, 0);
+        return result == IDEM_STORE_NOT_FOUND ? apply_plain(call, settle, event, 1) : result;
     }
 }
 

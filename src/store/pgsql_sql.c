@@ -50,7 +50,7 @@ const idem_pg_statement_t idem_pg_reserve = {
     " retention, tombstone, reuse_allowed, body_limit, status, effect_mode, owner_generation, owned_at, created_at,"
     " sweep_at)"
     " SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,"
-    " 1, now(), now(), now() + $18 + $16"
+    " 1, now(), now(), " IDEM_SQL_SWEEP_AT("$18", "$16")
     " WHERE NOT EXISTS (SELECT 1 FROM old) AND " IDEM_SQL_UNFENCED("$15", "$24") " AND " IDEM_SQL_PRESENT("$14", "$16")
     " AND " IDEM_SQL_DURABLE
     " ON CONFLICT (scope_version, tenant_id, principal_id, route, api_revision, ns, idem_key) DO NOTHING RETURNING true)"
@@ -66,25 +66,39 @@ const idem_pg_statement_t idem_pg_reserve_why = {
 /* ---------------------------------------------------------------- settlement */
 
 /*
- * $4 sources, $5 status, $6 outcome, $7 code, $8 headers, $9 body, $10 digest, $11 is it final, $12 actor, $13 reason.
- * A record that the backend settled by itself to the same state, and that has no response yet, gets the response and
- * keeps its times (section 4, settlement rule 3). A doubt that brings no response leaves the one there is.
+ * A live record to a final state, the frequent case: $4 sources, $5 status, $6 outcome, $7 code, $8 headers, $9 body,
+ * $10 digest. A record that the backend settled by itself to the same state, and that has no response yet, gets the
+ * response and keeps its times (section 4, settlement rule 3).
  */
 const idem_pg_statement_t idem_pg_settle = {
-    "idem_settle", "tuiTttibbbott",
-    "WITH old AS MATERIALIZED (SELECT r.status, r.expires_at IS NOT NULL AS by_backend, r.settled_at IS NOT NULL AS late"
-    " FROM idempotency_records r WHERE " RECORD " AND (r.status = ANY ($4) OR (r.status = $5 AND r.expires_at IS NOT NULL"
-    " AND r.response_headers IS NULL AND r.response_body IS NULL AND r.response_digest IS NULL))"
-    " AND " IDEM_SQL_DURABLE LOCK "),"
+    "idem_settle", "tuiTttibbb",
+    "UPDATE idempotency_records r SET status = $5, outcome = $6, response_code = $7, response_headers = $8,"
+    " response_body = $9, response_digest = $10, settled_at = coalesce(r.settled_at, now()),"
+    " expires_at = coalesce(r.expires_at, now() + r.retention), tombstone_until = coalesce(r.tombstone_until,"
+    " CASE WHEN r.reuse_allowed THEN now() + r.retention + r.tombstone ELSE 'infinity' END)"
+    " WHERE r.ctid = (SELECT r.ctid FROM idempotency_records r WHERE " RECORD
+    " AND (r.settled_at IS NULL AND r.status = ANY ($4) OR r.expires_at IS NOT NULL AND r.status = $5"
+    " AND r.response_headers IS NULL AND r.response_body IS NULL AND r.response_digest IS NULL)"
+    " AND " IDEM_SQL_DURABLE LOCK ") RETURNING true",
+    1};
+
+/*
+ * Into doubt or out of it: parameters as above, $11 is the state final, $12 actor, $13 reason. A doubt that brings no
+ * response leaves the one there is.
+ */
+const idem_pg_statement_t idem_pg_settle_late = {
+    "idem_settle_late", "tuiTttibbbott",
+    "WITH old AS MATERIALIZED (SELECT r.status, r.settled_at IS NOT NULL AS late FROM idempotency_records r"
+    " WHERE " RECORD " AND r.status = ANY ($4) AND " IDEM_SQL_DURABLE LOCK "),"
     " upd AS (UPDATE idempotency_records r SET status = $5, outcome = $6,"
     " response_code = CASE WHEN $11 OR $10 IS NOT NULL THEN $7 ELSE r.response_code END,"
     " response_headers = CASE WHEN $11 OR $10 IS NOT NULL THEN $8 ELSE r.response_headers END,"
     " response_body = CASE WHEN $11 OR $10 IS NOT NULL THEN $9 ELSE r.response_body END,"
     " response_digest = CASE WHEN $11 OR $10 IS NOT NULL THEN $10 ELSE r.response_digest END,"
-    " settled_at = CASE WHEN old.by_backend THEN r.settled_at ELSE now() END,"
-    " expires_at = CASE WHEN old.by_backend THEN r.expires_at WHEN $11 THEN now() + r.retention END,"
-    " tombstone_until = CASE WHEN old.by_backend THEN r.tombstone_until WHEN NOT $11 THEN NULL"
-    " WHEN r.reuse_allowed THEN now() + r.retention + r.tombstone ELSE 'infinity' END"
+    " settled_at = now(), expires_at = CASE WHEN $11 THEN now() + r.retention END,"
+    " tombstone_until = CASE WHEN NOT $11 THEN NULL WHEN r.reuse_allowed THEN now() + r.retention + r.tombstone"
+    " ELSE 'infinity' END,"
+    " sweep_at = CASE WHEN $11 THEN " IDEM_SQL_SWEEP_AT("r.retention", "r.lease") " ELSE " IDEM_SQL_SWEEP_UNKNOWN " END"
     " FROM old WHERE " RECORD " RETURNING true),"
     " ev AS (" EVENT " SELECT $1, $2, $3, old.status, $5, $12, $13 FROM old, upd WHERE old.late AND old.status <> $5)"
     " SELECT true FROM upd",
@@ -97,7 +111,9 @@ const idem_pg_statement_t idem_pg_settle_reject = {
     " FROM idempotency_records r WHERE " RECORD " AND r.status = ANY ($4) AND " IDEM_SQL_DURABLE LOCK "),"
     " del AS (DELETE FROM idempotency_records r USING old WHERE " RECORD " AND old.goes RETURNING true),"
     " upd AS (UPDATE idempotency_records r SET status = $6, outcome = $7, owner = NULL, settled_at = NULL,"
-    " response_code = NULL, response_headers = NULL, response_body = NULL, response_digest = NULL"
+    " response_code = NULL, response_headers = NULL, response_body = NULL, response_digest = NULL,"
+    " sweep_at = CASE WHEN r.settled_at IS NULL THEN r.sweep_at"
+    " ELSE " IDEM_SQL_SWEEP_AT("r.retention", "r.lease") " END"
     " FROM old WHERE " RECORD " AND NOT old.goes RETURNING true),"
     " ev AS (" EVENT " SELECT $1, $2, $3, old.status, CASE WHEN old.goes THEN $8 ELSE $6 END, $9, $10 FROM old"
     " WHERE old.goes OR old.owner IS NOT NULL OR old.status <> $6)"
@@ -112,7 +128,8 @@ const idem_pg_statement_t idem_pg_settle_release = {
     " upd AS (UPDATE idempotency_records r SET owner = CASE WHEN old.doubtful THEN r.owner END,"
     " status = CASE WHEN old.doubtful THEN $5 ELSE r.status END,"
     " outcome = CASE WHEN old.doubtful THEN $6 ELSE $7 END,"
-    " settled_at = CASE WHEN old.doubtful THEN now() END FROM old WHERE " RECORD " RETURNING r.status),"
+    " settled_at = CASE WHEN old.doubtful THEN now() END,"
+    " sweep_at = CASE WHEN old.doubtful THEN " IDEM_SQL_SWEEP_UNKNOWN " ELSE r.sweep_at END FROM old WHERE " RECORD " RETURNING r.status),"
     " ev AS (" EVENT " SELECT $1, $2, $3, old.status, upd.status, $8, $9 FROM old, upd"
     " WHERE old.owner IS NOT NULL)"
     " SELECT upd.status FROM upd",
@@ -167,7 +184,7 @@ const idem_pg_statement_t idem_pg_reuse = {
     " lease = $8, max_run = $9, writer_epoch = $11, effect_mode = $10, retention = $19, tombstone = $20,"
     " reuse_allowed = $21, body_limit = $22, attempts = 0, attempts_open = 0, status = $5, outcome = NULL,"
     " response_code = NULL, response_headers = NULL, response_body = NULL, response_digest = NULL, created_at = now(),"
-    " settled_at = NULL, expires_at = NULL, tombstone_until = NULL, sweep_at = now() + $19 + $8"
+    " settled_at = NULL, expires_at = NULL, tombstone_until = NULL, sweep_at = " IDEM_SQL_SWEEP_AT("$19", "$8")
     " FROM old WHERE " RECORD " RETURNING true),"
     " ev AS (" EVENT " SELECT $1, $2, $3 + 1, old.status, $5, $13, 'key used again by operation ' || $14::text"
     " FROM old, upd)"
@@ -195,8 +212,8 @@ const idem_pg_statement_t idem_pg_mark_unknown = {
     "idem_mark_unknown", "tuiuTtttt",
     "WITH old AS MATERIALIZED (SELECT r.status FROM idempotency_records r WHERE " STILL_OWNED
     " AND " IDEM_SQL_LAPSED " AND " IDEM_SQL_DURABLE LOCK "),"
-    " upd AS (UPDATE idempotency_records r SET status = $6, outcome = $7, settled_at = now()"
-    " FROM old WHERE " RECORD " RETURNING true),"
+    " upd AS (UPDATE idempotency_records r SET status = $6, outcome = $7, settled_at = now(),"
+    " sweep_at = " IDEM_SQL_SWEEP_UNKNOWN " FROM old WHERE " RECORD " RETURNING true),"
     " ev AS (" EVENT " SELECT $1, $2, $3, old.status, $6, $8, $9 FROM old, upd)"
     " SELECT EXISTS (SELECT 1 FROM upd),"
     " EXISTS (SELECT 1 FROM idempotency_records r WHERE " RECORD " AND r.status = $6),"
@@ -213,7 +230,8 @@ const idem_pg_statement_t idem_pg_withdraw = {
     " FROM idempotency_records r WHERE " OWN_TOKEN " AND " IDEM_SQL_DURABLE LOCK "),"
     " del AS (DELETE FROM idempotency_records r USING old WHERE " RECORD " AND old.goes RETURNING true),"
     " upd AS (UPDATE idempotency_records r SET owner = NULL, status = coalesce($9, r.status), outcome = NULL,"
-    " settled_at = NULL FROM old WHERE " RECORD " AND NOT old.goes RETURNING true),"
+    " settled_at = NULL, sweep_at = CASE WHEN r.settled_at IS NULL THEN r.sweep_at"
+    " ELSE " IDEM_SQL_SWEEP_AT("r.retention", "r.lease") " END FROM old WHERE " RECORD " AND NOT old.goes RETURNING true),"
     " ev AS (" EVENT " SELECT $1, $2, $3, old.status, CASE WHEN old.goes THEN $6 ELSE coalesce($9, old.status) END, $7,"
     " 'withdrawn: its reserve had no answer' FROM old)"
     " SELECT EXISTS (SELECT 1 FROM del) OR EXISTS (SELECT 1 FROM upd), false,"

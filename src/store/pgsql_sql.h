@@ -28,11 +28,15 @@
 
 /*
  * True. Has the effect that this statement's commit is durable, whatever role, database or pooler have set; a
- * stronger setting stays. Evaluated once, in a condition that every writing statement has.
+ * stronger setting stays. A condition that every writing statement has.
  */
 #define IDEM_SQL_DURABLE                                                                                               \
-    "(SELECT CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply') THEN true"                      \
-    " ELSE set_config('synchronous_commit', 'on', true) IS NOT NULL END)"
+    "CASE current_setting('synchronous_commit') WHEN 'on' THEN true WHEN 'remote_apply' THEN true"                     \
+    " ELSE set_config('synchronous_commit', 'on', true) IS NOT NULL END"
+
+/* When the sweep is to look at a record: $retention and $lease from now; and never by time, while it is UNKNOWN. */
+#define IDEM_SQL_SWEEP_AT(retention, lease) "now() + " retention " + " lease
+#define IDEM_SQL_SWEEP_UNKNOWN "'-infinity'"
 
 /* What pgsql_record.c reads, in its order. */
 #define IDEM_SQL_RECORD_COLUMNS                                                                                        \
@@ -59,6 +63,7 @@ extern const idem_pg_statement_t idem_pg_control;
 extern const idem_pg_statement_t idem_pg_reserve;
 extern const idem_pg_statement_t idem_pg_reserve_why;
 extern const idem_pg_statement_t idem_pg_settle;
+extern const idem_pg_statement_t idem_pg_settle_late;
 extern const idem_pg_statement_t idem_pg_settle_reject;
 extern const idem_pg_statement_t idem_pg_settle_release;
 extern const idem_pg_statement_t idem_pg_settle_why;
