@@ -174,12 +174,19 @@ static void *APR_THREAD_FUNC tend(apr_thread_t *thread, void *data)
 static apr_status_t stop_thread(void *data)
 {
     idem_child_store_t *child = data;
+    apr_time_t deadline = apr_time_now() + 2 * child->store.timeout + GOODBYE_MARGIN;
     struct pollfd fd = {child->done[0], POLLIN, 0};
+    apr_interval_time_t left;
     apr_status_t rv;
+    int ended = 0;
 
     apr_atomic_set32(&child->stop, 1);
     wake(child);
-    if (poll(&fd, 1, (int)apr_time_as_msec(2 * child->store.timeout + GOODBYE_MARGIN)) != 1) {
+    /* a child that ends gets signals more than once */
+    while (ended != 1 && (left = deadline - apr_time_now()) > 0) {
+        ended = poll(&fd, 1, (int)apr_time_as_msec(left) + 1);
+    }
+    if (ended != 1) {
         /* its connections are in use: mod_dbd's own cleanup would abort the process on them */
         _exit(0);
     }
