@@ -11,6 +11,8 @@ PROVE     ?= prove
 CC        ?= cc
 OUT       ?= out
 SANITIZE  ?=
+# make V=1 shows every command whole
+Q          = $(if $(V),,@)
 
 PACKAGES   = apr-1 apr-util-1 libpq openssl libpcre2-8 yajl
 WARNINGS   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror
@@ -39,10 +41,12 @@ UNIT_OBJS  = $(call objects,$(filter-out t/unit/test_%.c,$(wildcard t/unit/*.c))
 all: $(MODULE) $(CTL)
 
 $(MODULE): $(CORE_OBJS) $(STORE_OBJS) $(HTTPD_OBJS)
-	$(CC) -shared $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
+	@echo "  LD $@"
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(CTL): $(CORE_OBJS) $(STORE_OBJS) $(CTL_OBJS)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
+	@echo "  LD $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(OUT)/unit/%: $(OUT)/obj/t/unit/%.o $(UNIT_OBJS) $(CORE_OBJS) $(STORE_OBJS)
 	@mkdir -p $(@D)
@@ -50,11 +54,13 @@ $(OUT)/unit/%: $(OUT)/obj/t/unit/%.o $(UNIT_OBJS) $(CORE_OBJS) $(STORE_OBJS)
 
 $(OUT)/obj/generated/%.o: $(OUT)/generated/%.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	@echo "  CC $<"
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(OUT)/obj/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	@echo "  CC $<"
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 # The numbered SQL files travel inside the tool, so that an installed idempotencyctl needs none beside it.
 $(OUT)/generated/schema.c: build/embed-schema $(wildcard src/store/schema/*.sql)
