@@ -6,7 +6,7 @@ package Idem::App;
 #
 # Parameters come from the query and from the file `behave` (a query string too; the query wins), so that a test
 # can change what the application does without changing the request:
-#   status=201 type=text/csv (none: no such field) body=TEXT size=N octets=all header=Name:Value (repeat)
+#   status=201 type=text/csv (none: no such field) body=TEXT size=N octets=all echo=1 header=Name:Value (repeat)
 #   outcome=failed    Idempotency-Outcome
 #   sleep=SECONDS     after the effect, before the answer
 #   hold=1            as long as the file `release` is not there (30 s at most)
@@ -17,6 +17,8 @@ package Idem::App;
 #   exit=N            end with this status before any header, nothing on stderr
 #   late=1            the effect at the end and not at the beginning
 #   read=0            answer without reading the body
+#   interim=103       a server: this response first; trailer=Name:Value  a server: in chunks, and this after them
+# The server keeps the connection open for paths below /keep.
 
 use strict;
 use warnings;
@@ -87,6 +89,7 @@ sub answer {
 
     my %shown = map { $_ => $env->{$_} } grep { /^(?:REDIRECT_)*(?:IDEMPOTENCY|HTTP_|REMOTE_USER|PATH_INFO|REQUEST_URI|CONTENT_)/ } keys %$env;
     my $content = defined $one->('size') ? pattern($one->('size'))
+        : defined $one->('echo') ? $body
         : defined $one->('octets') ? join('', map { chr } 0 .. 255)
         : defined $one->('body') ? $one->('body')
         : object(@facts, env => \object(map { $_ => $shown{$_} } sort keys %shown));
@@ -165,17 +168,18 @@ sub serve {
         if (defined $pid && !$pid) {
             close $listen;
             srand;
-            serve_one($root, $client);
+            1 while serve_one($root, $client);
             exit 0;
         }
         close $client;
     }
 }
 
+# True where the connection stays open for another request.
 sub serve_one {
     my ($root, $client) = @_;
     binmode $client;
-    my ($method, $target) = (<$client> // return) =~ /^(\S+) (\S+)/ or return;
+    my ($method, $target) = (<$client> // return 0) =~ /^(\S+) (\S+)/ or return 0;
     my %env;
     while (defined(my $line = <$client>)) {
         last if $line =~ /^\r?\n/;
@@ -185,27 +189,43 @@ sub serve_one {
         $name = "HTTP_$name" unless $name =~ /^CONTENT_(?:TYPE|LENGTH)$/;
         $env{$name} = defined $env{$name} ? "$env{$name}, $value" : $value;
     }
+    my ($path, $query) = split /\?/, $target, 2;
+    my $p = parameters($root, $query);
+    my $print = sub { print $client @_; $client->flush };
+    my $end = sub { $client->flush; shutdown $client, 2; exit 0 };
+    $print->("HTTP/1.1 100 Continue\r\n\r\n") if ($env{HTTP_EXPECT} // '') =~ /100-continue/i;
+    my $body = read_body($client, \%env);
+    $print->(map { "HTTP/1.1 $_ Early\r\nLink: </style.css>; rel=preload\r\n\r\n" } @{ $p->{interim} || [] });
+    my $fields = sub { my @f = @{ $_[0] }; my $t = ''; while (my ($n, $v) = splice @f, 0, 2) { $t .= "$n: $v\r\n" } return $t };
+    my $keep = $path =~ m{^/keep};
+    my $chunks = $keep || $p->{trailer};
+    my $start = "Connection: " . ($keep ? 'keep-alive' : 'close') . "\r\n" . ($chunks ? "Transfer-Encoding: chunked\r\n" : '');
+    answer($root, { method => $method, path => $path, query => $query, body => $body, env => \%env }, {
+        head => sub { $print->("HTTP/1.1 $_[0] Status\r\n$start", $fields->($_[1]), "\r\n") },
+        half_head => sub { $print->("HTTP/1.1 $_[0] Status\r\nContent-Ty"); $end->() },
+        write => sub { my $data = join '', @_; $print->($chunks ? length $data ? sprintf("%x\r\n%s\r\n", length $data, $data) : '' : $data) },
+        flush => sub { $client->flush }, die => $end,
+    });
+    $print->("0\r\n", map({ "$_\r\n" } @{ $p->{trailer} || [] }), "\r\n") if $chunks;
+    shutdown $client, 1 unless $keep;
+    return $keep;
+}
+
+sub read_body {
+    my ($client, $env) = @_;
     my $body = '';
-    if (($env{HTTP_TRANSFER_ENCODING} // '') =~ /chunked/) {
+    if (($env->{HTTP_TRANSFER_ENCODING} // '') =~ /chunked/) {
         while (defined(my $size = <$client>)) {
             $size = hex(($size =~ /^([0-9a-fA-F]+)/)[0] // 0) or last;
             read $client, $body, $size, length $body;
             <$client>;
         }
+        <$client>;
     }
-    elsif ($env{CONTENT_LENGTH}) {
-        read $client, $body, $env{CONTENT_LENGTH};
+    elsif ($env->{CONTENT_LENGTH}) {
+        read $client, $body, $env->{CONTENT_LENGTH};
     }
-    my ($path, $query) = split /\?/, $target, 2;
-    my $print = sub { print $client @_; $client->flush };
-    my $end = sub { $client->flush; shutdown $client, 2; exit 0 };
-    my $fields = sub { my @f = @{ $_[0] }; my $t = ''; while (my ($n, $v) = splice @f, 0, 2) { $t .= "$n: $v\r\n" } return $t };
-    answer($root, { method => $method, path => $path, query => $query, body => $body, env => \%env }, {
-        head => sub { $print->("HTTP/1.1 $_[0] Status\r\nConnection: close\r\n", $fields->($_[1]), "\r\n") },
-        half_head => sub { $print->("HTTP/1.1 $_[0] Status\r\nContent-Ty"); $end->() },
-        write => $print, flush => sub { $client->flush }, die => $end,
-    });
-    shutdown $client, 1;
+    return $body;
 }
 
 1;

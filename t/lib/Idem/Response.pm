@@ -10,7 +10,7 @@ use JSON::PP ();
 sub parse {
     my ($class, $head) = @_;
     my ($start, @lines) = split /\r\n/, $head;
-    my ($version, $status, $reason) = $start =~ m{\AHTTP/(\d\.\d) (\d{3}) ?(.*)\z} or die "not a status line: $start\n";
+    my ($version, $status, $reason) = $start =~ m{\AHTTP/(\d(?:\.\d)?) (\d{3}) ?(.*)\z} or die "not a status line: $start\n";
     my @fields = map { /\A([^:]+):[ \t]*(.*?)[ \t]*\z/s ? [ $1, $2 ] : die "not a field line: $_\n" } @lines;
     return bless { version => $version, status => $status + 0, reason => $reason, fields => \@fields }, $class;
 }

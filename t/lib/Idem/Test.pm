@@ -46,8 +46,7 @@ sub new {
     spew("$root/users", join('', map { "$_:{SHA}" . MIME::Base64::encode_base64(Digest::SHA::sha1($_), '') . "\n" } qw(a b)), 0644);
     $t->{root} = $root;
     my @modules = @{ $arg{modules} || [] };
-    unshift @modules, 'proxy', 'proxy_http' if $t->{backend}->has('proxy');
-    unshift @modules, 'proxy', 'proxy_fcgi' if $t->{backend}->has('fpm');
+    unshift @modules, $t->{backend}->modules;
     $t->{httpd} = Idem::Httpd->new(root => $root, pg => $t->{store} ? $t->{pg} : undef, db_user => $t->{db_user},
         module => $t->{module}, modules => \@modules, (map { defined $arg{$_} ? ($_ => $arg{$_}) : () } qw(mpm mpm_config)),
         %{ $arg{httpd} || {} });
@@ -91,26 +90,20 @@ sub expand {
     my ($t, $text) = @_;
     $text = $text->($t) if ref $text;
     $text //= '';
-    my %value = (
-        CGI => $t->{backend}->cgi, PHP => $t->{backend}->php_dir, FPM => $t->{backend}->fpm_handler, ROOT => $t->{root},
-        PROXY => $t->{backend}->has('proxy') ? $t->{backend}->url : '', PORT => $t->{httpd}->port,
+    my %value = ($t->{backend}->tokens, ROOT => $t->{root}, PORT => $t->{httpd}->port,
         AUTH => "AuthType Basic\n    AuthName x\n    AuthBasicProvider file\n    AuthUserFile $t->{root}/users\n    Require valid-user",
     );
-    $text =~ s/\@(CGI|PHP|FPM|ROOT|PROXY|PORT|AUTH)\@/$value{$1}/g;
+    $text =~ s{\@([A-Z_]+)\@}{ $value{$1} // die "what is \@$1\@?\n" }ge;
     return $text;
 }
 
 # Text of a protected place: protected('/charges', 'charges.create', @more_lines). A hash reference first may say
-# { by => 'cgi' (default) | 'proxy' | 'fpm' | 'none', who => 'lines that set tenant and principal' }.
+# { by => 'cgi' (default) | 'none' | another of Idem::Backend::place, who => 'lines that set tenant and principal' }.
 sub protected {
     my $opt = ref $_[0] ? shift : {};
     my ($path, $route, @more) = @_;
     my $by = $opt->{by} // 'cgi';
-    my $handler = $by eq 'cgi' ? "ScriptAlias \"$path\" \"\@CGI\@\"\n"
-        : $by eq 'proxy' ? "ProxyPass \"$path\" \"\@PROXY\@$path\"\n"
-        : $by eq 'fpm' ? "Alias \"$path\" \"\@PHP\@\"\n<Directory \"\@PHP\@\">\n    AllowOverride FileInfo\n    Options FollowSymLinks\n"
-            . "    <FilesMatch \"\\.php\$\">\n        SetHandler \"\@FPM\@\"\n    </FilesMatch>\n</Directory>\n"
-        : '';
+    my $handler = Idem::Backend::place($by, $path);
     my @who = defined $opt->{who} ? $opt->{who} : ('IdempotencyTenant server', 'IdempotencyPrincipal user');
     return $handler . join("\n    ", "<Location \"$path\">", '@AUTH@', (defined $route ? "IdempotencyRoute $route" : ()), @who, @more)
         . "\n</Location>\n";

@@ -1,6 +1,6 @@
 <?php
 // The same application as Idem/App.pm, for PHP: parameters and `effects` as said there.
-// status type body size octets header outcome sleep hold exit late; die=before|body
+// status type body size octets echo header outcome sleep hold exit late; die=before|body
 
 function parameters(string $root): array {
     $all = [];
@@ -46,8 +46,9 @@ if ($one('die') === 'before') {
 }
 $shown = array_filter($_SERVER, fn ($name) => preg_match('/^(REDIRECT_)*(IDEMPOTENCY|HTTP_|REMOTE_USER|PATH_INFO|REQUEST_URI|CONTENT_)/', $name), ARRAY_FILTER_USE_KEY);
 $content = $one('size') !== null ? substr(implode('', array_map(fn ($n) => sprintf("%07d\n", $n), range(0, intdiv((int) $one('size'), 8)))), 0, (int) $one('size'))
+    : ($one('echo') !== null ? $body
     : ($one('octets') !== null ? implode('', array_map('chr', range(0, 255)))
-    : ($one('body') ?? json_encode($facts + ['env' => $shown])));
+    : ($one('body') ?? json_encode($facts + ['env' => $shown]))));
 header('Content-Type: ' . ($one('type') ?? 'application/json'));
 foreach ($p['header'] ?? [] as $line) {
     header($line, false);
