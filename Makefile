@@ -22,7 +22,7 @@ INCLUDES   = -Isrc -I$(OUT)/generated $(patsubst -I%,-isystem %,$(shell $(PKGCON
 CFLAGS    ?= -O2 -g
 ALL_CFLAGS = -std=gnu11 $(CFLAGS) $(WARNINGS) -fvisibility=hidden -fPIC -pthread -D_GNU_SOURCE \
              $(shell $(APXS) -q EXTRA_CPPFLAGS) $(INCLUDES) $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer)
-LDLIBS     = $(shell $(PKGCONFIG) --libs $(PACKAGES))
+LDLIBS     = $(shell $(PKGCONFIG) --libs $(PACKAGES)) -lm
 ALL_LDFLAGS = $(LDFLAGS) -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
 objects    = $(patsubst %.c,$(OUT)/obj/%.o,$(1))
