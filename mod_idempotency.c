@@ -22,6 +22,7 @@
 #include "httpd/identity.h"
 #include "httpd/logging.h"
 #include "httpd/prepare.h"
+#include "httpd/recipe.h"
 #include "httpd/route.h"
 #include "httpd/run.h"
 
@@ -46,7 +47,10 @@ static const command_rec directives[] = {
     AP_INIT_TAKE2("IdempotencyKeyLength", idem_set_key_length, NULL, IN_SECTIONS, "MIN MAX in octets, 1 to 255"),
     AP_INIT_TAKE1("IdempotencyKeyPattern", idem_set_key_pattern, NULL, IN_SECTIONS,
                   "a regular expression that every key must match"),
-    AP_INIT_TAKE1("IdempotencyFingerprint", idem_set_choice, CHOICE(fingerprint), IN_SECTIONS, "raw"),
+    AP_INIT_TAKE1("IdempotencyFingerprint", idem_set_choice, CHOICE(fingerprint), IN_SECTIONS,
+                  "raw, json, jcs, form or multipart"),
+    AP_INIT_TAKE_ARGV("IdempotencyPayloadContract", idem_recipe_set_contracts, NULL, IN_SECTIONS,
+                      "files with the JSON Schema subset that bodies must follow, newest first, or None"),
     AP_INIT_FLAG("IdempotencyFingerprintHost", idem_set_flag, FIELD(bind_host), IN_SECTIONS,
                  "Off for one service under several names"),
     AP_INIT_TAKE_ARGV("IdempotencyFingerprintQuery", idem_set_fingerprint_query, NULL, IN_SECTIONS,

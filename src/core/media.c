@@ -176,6 +176,17 @@ const char *idem_media_parameter(apr_pool_t *p, const char *value, const char *n
     return NULL;
 }
 
+int idem_media_is(apr_pool_t *p, const char *value, const char *type)
+{
+    apr_size_t len = strlen(type);
+    media_t media;
+
+    if (!value || !parse(p, value, &media)) {
+        return 0;
+    }
+    return type[len - 1] == '/' ? !strncmp(media.type, type, len) : !strcmp(media.type, type);
+}
+
 int idem_media_is_json(apr_pool_t *p, const char *value)
 {
     media_t media;

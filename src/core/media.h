@@ -15,6 +15,9 @@ const char *idem_media_normalise(apr_pool_t *p, const char *value);
 /* The value of one parameter, unquoted; NULL where there is none or the value cannot be parsed. */
 const char *idem_media_parameter(apr_pool_t *p, const char *value, const char *name);
 
+/* 1 where the type is that one; `type` in lower case, or "multipart/" for all of them. */
+int idem_media_is(apr_pool_t *p, const char *value, const char *type);
+
 /* 1 for application/json and for any type with the suffix +json. */
 int idem_media_is_json(apr_pool_t *p, const char *value);
 

@@ -10,6 +10,7 @@
 #include "httpd/body.h"
 #include "httpd/child.h"
 #include "httpd/logging.h"
+#include "httpd/recipe.h"
 
 APLOG_USE_MODULE(idempotency);
 
@@ -27,6 +28,12 @@ static void refuse_store(idem_ctx_t *ctx)
 {
     idem_context_refuse(ctx, IDEM_PROBLEM_STORE_UNAVAILABLE, NULL);
     ctx->answer.retry_after = RETRY_STORE;
+}
+
+/* Nothing may begin with this payload, and no record answers it. */
+static void refuse_new(idem_ctx_t *ctx)
+{
+    idem_context_refuse(ctx, IDEM_PROBLEM_PAYLOAD_REJECTED, *ctx->look_only ? ctx->look_only : NULL);
 }
 
 static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store)
@@ -57,7 +64,7 @@ static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store)
     wanted->tombstone = conf->tombstone;
     wanted->reuse_allowed = conf->reuse == IDEM_REUSE_ALLOW;
     wanted->body_limit = conf->max_snapshot;
-    wanted->may_write = 1;
+    wanted->may_write = !ctx->look_only;
     return wanted;
 }
 
@@ -77,16 +84,20 @@ static int same_request(idem_ctx_t *ctx, const idem_reserve_t *wanted, const ide
     const idem_recipe_t *recipe;
     idem_request_t request;
     unsigned char fingerprint[IDEM_FINGERPRINT_LEN];
+    int known = 0;
 
     if (found->recipe.len == wanted->recipe.len && !memcmp(found->recipe.octets, wanted->recipe.octets, found->recipe.len)) {
         return !memcmp(found->fingerprint, ctx->fingerprint, IDEM_FINGERPRINT_LEN);
     }
     recipe = idem_recipe_parse(ctx->pool, (const char *)found->recipe.octets, found->recipe.len);
-    if (!recipe || strcmp(recipe->schema, ctx->recipe->schema)) {
+    if (recipe) {
+        idem_recipe_contract(ctx->conf, recipe, &known);
+    }
+    if (!recipe || !known) {
         return -1;
     }
     request = *ctx->request;
-    if (recipe->mode != ctx->recipe->mode && !idem_body_digest(ctx, recipe, request.payload)) {
+    if ((recipe->mode != ctx->recipe->mode || strcmp(recipe->schema, ctx->recipe->schema)) && !idem_body_digest(ctx, recipe, request.payload)) {
         return 0;
     }
     idem_fingerprint(ctx->pool, recipe, &request, fingerprint);
@@ -263,6 +274,9 @@ static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reser
     case IDEM_STORE_FENCED:
         answer(ctx, IDEM_VERDICT_WRITER_FENCED, wanted, NULL);
         return 0;
+    case IDEM_STORE_NOT_FOUND:
+        refuse_new(ctx);
+        return 0;
     case IDEM_STORE_AMBIGUOUS:
         /* never executed; the child's thread takes the row away again if it came to be */
         idem_child_withdraw(ctx->server->store, ctx->scope.tenant, wanted->operation, wanted->owner_token, 1);
@@ -274,6 +288,10 @@ static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reser
     }
     keep_operation(ctx, wanted->found->operation, wanted->found->generation);
     verdict = judge(ctx, wanted, wanted->found);
+    if (ctx->look_only && (verdict == IDEM_VERDICT_TAKE_OVER || verdict == IDEM_VERDICT_REUSE)) {
+        refuse_new(ctx);
+        return 0;
+    }
     if (verdict == IDEM_VERDICT_TAKE_OVER || verdict == IDEM_VERDICT_REUSE || verdict == IDEM_VERDICT_MARK_UNKNOWN) {
         return act(r, ctx, store, verdict, wanted, wanted->found);
     }

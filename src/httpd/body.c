@@ -12,6 +12,7 @@
 #include "core/digest.h"
 #include "core/media.h"
 #include "httpd/logging.h"
+#include "httpd/recipe.h"
 
 APLOG_USE_MODULE(idempotency);
 
@@ -35,9 +36,10 @@ static void digest_octets(void *baton, const void *octets, apr_size_t len)
 
 static idem_payload_t *reader(idem_ctx_t *ctx, const idem_recipe_t *recipe, idem_sha256_t *sha)
 {
-    const char *type = ctx->request ? ctx->request->content_type : NULL;
+    const char *type = ctx->request->content_type;
+    int known;
 
-    return idem_payload_create(ctx->pool, recipe->mode, NULL,
+    return idem_payload_create(ctx->pool, recipe->mode, idem_recipe_contract(ctx->conf, recipe, &known),
                                recipe->mode == IDEM_PAYLOAD_MULTIPART ? idem_media_parameter(ctx->pool, type, "boundary")
                                                                       : NULL,
                                digest_octets, sha);
@@ -103,7 +105,7 @@ static apr_off_t largest(const request_rec *r, const idem_ctx_t *ctx)
 
 /* One brigade of input: kept and fed. *ended is set at the end of the body. */
 static idem_body_result_e take(request_rec *r, idem_ctx_t *ctx, idem_payload_t *payload, apr_bucket_brigade *bb,
-                               int *ended, int *status)
+                               int *ended, int *rejected, int *status)
 {
     apr_off_t limit = largest(r, ctx);
     apr_bucket *e;
@@ -134,8 +136,12 @@ static idem_body_result_e take(request_rec *r, idem_ctx_t *ctx, idem_payload_t *
             *status = HTTP_INTERNAL_SERVER_ERROR;
             return IDEM_BODY_FAILED;
         }
-        if (idem_payload_feed(payload, data, len) != APR_SUCCESS) {
-            return IDEM_BODY_REJECTED;
+        if (!*rejected && idem_payload_feed(payload, data, len) != APR_SUCCESS) {
+            *rejected = 1;
+            /* an earlier contract may take it: then it is wanted whole */
+            if (!ctx->conf->contracts || ctx->conf->contracts->nelts < 2) {
+                return IDEM_BODY_REJECTED;
+            }
         }
     }
     return IDEM_BODY_OK;
@@ -146,6 +152,7 @@ static idem_body_result_e read_all(request_rec *r, idem_ctx_t *ctx, idem_payload
     apr_bucket_brigade *bb = apr_brigade_create(r->pool, r->connection->bucket_alloc);
     idem_body_result_e result = IDEM_BODY_OK;
     int proxyreq = r->proxyreq;
+    int rejected = 0;
     int ended = 0;
 
     /*
@@ -162,12 +169,12 @@ static idem_body_result_e read_all(request_rec *r, idem_ctx_t *ctx, idem_payload
             result = *status == HTTP_REQUEST_ENTITY_TOO_LARGE ? IDEM_BODY_TOO_LARGE : IDEM_BODY_FAILED;
             break;
         }
-        result = take(r, ctx, payload, bb, &ended, status);
+        result = take(r, ctx, payload, bb, &ended, &rejected, status);
         apr_brigade_cleanup(bb);
     }
     r->proxyreq = proxyreq;
     apr_brigade_destroy(bb);
-    return result;
+    return result == IDEM_BODY_OK && rejected ? IDEM_BODY_REJECTED : result;
 }
 
 /* The length that the client announced; -1: none, which with a transfer coding means "until it ends". */
@@ -197,6 +204,14 @@ static void hand_over(request_rec *r, idem_body_t *body)
         ap_remove_input_filter(r->proto_input_filters);
     }
     ap_add_input_filter(FILTER_NAME, body, r, r->connection);
+}
+
+static const char *describe_fault(apr_pool_t *p, const idem_payload_fault_t *fault)
+{
+    if (!fault) {
+        return NULL;
+    }
+    return fault->pointer ? apr_psprintf(p, "%s (at \"%s\")", fault->detail, fault->pointer) : fault->detail;
 }
 
 idem_body_result_e idem_body_read(request_rec *r, idem_ctx_t *ctx, const idem_recipe_t *recipe,
@@ -232,18 +247,15 @@ idem_body_result_e idem_body_read(request_rec *r, idem_ctx_t *ctx, const idem_re
         result = IDEM_BODY_REJECTED;
     }
     if (result == IDEM_BODY_REJECTED) {
-        const idem_payload_fault_t *fault = idem_payload_fault(payload);
-
-        *detail = fault ? fault->detail : NULL;
+        *detail = describe_fault(ctx->pool, idem_payload_fault(payload));
     }
-    if (result != IDEM_BODY_OK) {
-        return result;
+    else if (result == IDEM_BODY_OK) {
+        idem_sha256_final(sha, digest);
     }
-    idem_sha256_final(sha, digest);
-    if (has_body) {
+    if (has_body && (result == IDEM_BODY_OK || result == IDEM_BODY_REJECTED)) {
         hand_over(r, body);
     }
-    return IDEM_BODY_OK;
+    return result;
 }
 
 static apr_status_t feed_file(idem_body_t *body, idem_payload_t *payload)
@@ -297,14 +309,23 @@ int idem_body_digest(idem_ctx_t *ctx, const idem_recipe_t *recipe, unsigned char
 /* Makes the brigade that readers take from, at the first read. */
 static void open_rest(idem_body_t *body)
 {
+    apr_bucket *e;
+
     if (body->rest) {
         return;
     }
+    body->rest = apr_brigade_create(body->pool, body->alloc);
     if (!body->file) {
-        body->rest = body->memory;
+        /* copies share the octets; ours stay for a look through another recipe, whoever reads the body before that */
+        for (e = APR_BRIGADE_FIRST(body->memory); e != APR_BRIGADE_SENTINEL(body->memory); e = APR_BUCKET_NEXT(e)) {
+            apr_bucket *copy;
+
+            if (apr_bucket_copy(e, &copy) == APR_SUCCESS) {
+                APR_BRIGADE_INSERT_TAIL(body->rest, copy);
+            }
+        }
         return;
     }
-    body->rest = apr_brigade_create(body->pool, body->alloc);
     apr_brigade_insert_file(body->rest, body->file, 0, body->length, body->pool);
 }
 

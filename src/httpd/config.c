@@ -65,6 +65,7 @@ void *idem_config_merge_dir(apr_pool_t *p, void *outer, void *inner)
     MERGE_POINTER(key_pattern);
     MERGE_POINTER(key_pattern_text);
     MERGE_NUMBER(payload_mode);
+    MERGE_POINTER(contracts);
     MERGE_NUMBER(bind_host);
     MERGE_NUMBER(query);
     MERGE_POINTER(query_names);
@@ -155,6 +156,10 @@ const idem_dir_t *idem_config_resolve(apr_pool_t *p, const idem_dir_t *unset)
     DEFAULT_NUMBER(key_min, conf->key_syntax == IDEM_KEY_STRICT ? KEY_MIN_STRICT : 1);
     DEFAULT_NUMBER(key_max, KEY_MAX);
     DEFAULT_POINTER(key_header, "Idempotency-Key");
+    /* a contract is about JSON: it needs no mode beside it, and none that cannot read JSON */
+    if (conf->contracts && conf->contracts->nelts && conf->payload_mode != IDEM_PAYLOAD_JCS) {
+        conf->payload_mode = IDEM_PAYLOAD_JSON;
+    }
     DEFAULT_NUMBER(payload_mode, IDEM_PAYLOAD_RAW);
     DEFAULT_NUMBER(bind_host, 1);
     DEFAULT_NUMBER(query, IDEM_QUERY_ALL);

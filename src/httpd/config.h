@@ -75,6 +75,7 @@ typedef struct idem_dir_t {
     const char *key_pattern_text;
 
     int payload_mode;                    /* idem_payload_mode_e */
+    const apr_array_header_t *contracts; /* of idem_contract_t *, newest first */
     int bind_host;
     int query;                           /* idem_query_e */
     const apr_array_header_t *query_names;

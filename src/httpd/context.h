@@ -53,6 +53,8 @@ typedef struct idem_ctx_t {
     const char *key;
     idem_scope_t scope;
     const idem_recipe_t *recipe;
+    const char *look_only;        /* not NULL: only an earlier contract takes this payload, so it may meet its record but
+                                     not run; this is what its sender is told */
     const idem_request_t *request;/* for a look through another recipe */
     unsigned char fingerprint[IDEM_FINGERPRINT_LEN];
     const unsigned char *framed;

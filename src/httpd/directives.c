@@ -18,7 +18,7 @@ static const char *const mode_words[] = {"Off", "Enforce", NULL};
 static const char *const key_words[] = {"Optional", "Required", NULL};
 static const char *const key_syntax_words[] = {"strict", "lenient", NULL};
 static const char *const reuse_words[] = {"Refuse", "Allow", NULL};
-static const char *const fingerprint_words[] = {"raw", NULL};
+static const char *const fingerprint_words[] = {"raw", "json", "jcs", "form", "multipart", NULL};
 
 const idem_choice_t idem_choice_no_identity = {APR_OFFSETOF(idem_dir_t, no_identity), no_identity_words};
 const idem_choice_t idem_choice_mode = {APR_OFFSETOF(idem_dir_t, mode), mode_words};

@@ -9,6 +9,7 @@
 #include "httpd/body.h"
 #include "httpd/identity.h"
 #include "httpd/logging.h"
+#include "httpd/recipe.h"
 #include "httpd/route.h"
 #include "httpd/values.h"
 
@@ -157,22 +158,45 @@ static int refuse_body(request_rec *r, idem_ctx_t *ctx, idem_body_result_e resul
     }
 }
 
+/*
+ * A body that the newest contract refuses may be the retry of a request that an earlier one took: its record is to
+ * answer then, and a new operation is not to begin.
+ */
+static int fits_earlier_contract(idem_ctx_t *ctx, idem_request_t *request, const char *detail)
+{
+    int i;
+
+    for (i = 1; ctx->conf->contracts && i < ctx->conf->contracts->nelts; i++) {
+        const idem_recipe_t *recipe = idem_recipe_with(ctx->pool, ctx, ctx->recipe, i);
+
+        if (idem_body_digest(ctx, recipe, request->payload)) {
+            ctx->recipe = recipe;
+            ctx->look_only = detail ? detail : "";
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static int fingerprint(request_rec *r, idem_ctx_t *ctx)
 {
-    idem_recipe_t *recipe = apr_pcalloc(ctx->pool, sizeof(*recipe));
     idem_request_t *request = describe(r, ctx);
     const char *detail = NULL;
+    idem_recipe_t *recipe = idem_recipe_of(r, ctx, &detail);
     int status = HTTP_INTERNAL_SERVER_ERROR;
     idem_body_result_e result;
 
-    idem_config_recipe(ctx->conf, recipe);
+    if (!recipe) {
+        idem_context_refuse(ctx, IDEM_PROBLEM_PAYLOAD_REJECTED, detail);
+        return OK;
+    }
     ctx->recipe = recipe;
     ctx->request = request;
     result = idem_body_read(r, ctx, recipe, request->payload, &detail, &status);
-    if (result != IDEM_BODY_OK) {
+    if (result != IDEM_BODY_OK && !(result == IDEM_BODY_REJECTED && fits_earlier_contract(ctx, request, detail))) {
         return refuse_body(r, ctx, result, detail, status);
     }
-    idem_fingerprint_frame(ctx->pool, recipe, request, &ctx->framed, &ctx->framed_len);
+    idem_fingerprint_frame(ctx->pool, ctx->recipe, request, &ctx->framed, &ctx->framed_len);
     idem_sha256(ctx->framed, ctx->framed_len, ctx->fingerprint);
     ctx->phase = IDEM_PHASE_READY;
     return OK;
