@@ -25,6 +25,7 @@
 #include "httpd/recipe.h"
 #include "httpd/route.h"
 #include "httpd/run.h"
+#include "httpd/sizing.h"
 
 #define IN_SECTIONS (RSRC_CONF | ACCESS_CONF) /* never .htaccess: it must not weaken what the operator protects */
 #define FIELD(name) ((void *)APR_OFFSETOF(idem_dir_t, name))
@@ -89,6 +90,8 @@ static const command_rec directives[] = {
                   "the longest that a request waits for the registry"),
     AP_INIT_FLAG("IdempotencyStorePrepare", idem_set_store_prepare, NULL, RSRC_CONF,
                  "Off behind a pooler that does not follow prepared statements"),
+    AP_INIT_TAKE1("IdempotencyStoreFailure", idem_set_store_failure, NULL, RSRC_CONF,
+                  "Closed: without the registry nothing with a key runs. Open: it runs unprotected"),
     AP_INIT_TAKE1("IdempotencyWriterEpoch", idem_set_writer_epoch, NULL, RSRC_CONF,
                   "the epoch in which this server may write"),
     AP_INIT_TAKE1("IdempotencyDocs", idem_set_docs, NULL, RSRC_CONF, "URL of the page that explains the problems"),
@@ -140,6 +143,7 @@ static void register_hooks(apr_pool_t *p)
     idem_capture_register();
     ap_hook_check_config(idem_check_config, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_post_config(start, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_post_config(idem_sizing_start, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_init(idem_child_init, NULL, NULL, APR_HOOK_LAST);
 
     ap_hook_create_request(idem_context_create, NULL, NULL, APR_HOOK_MIDDLE);

@@ -36,6 +36,28 @@ static void refuse_new(idem_ctx_t *ctx)
     idem_context_refuse(ctx, IDEM_PROBLEM_PAYLOAD_REJECTED, *ctx->look_only ? ctx->look_only : NULL);
 }
 
+/*
+ * The registry certainly has nothing of this request and cannot be asked. IdempotencyStoreFailure Open: it runs as if
+ * there were no module. Only for a reserve: where a record was seen, or one may have been made, that is never done.
+ */
+static void without_store(request_rec *r, idem_ctx_t *ctx)
+{
+    if (ctx->server->store_failure != IDEM_FAILURE_OPEN || ctx->look_only) {
+        refuse_store(ctx);
+        return;
+    }
+    ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r,
+                  IDEM_LOG("0403") "the registry cannot be used: the request runs without protection and leaves no record");
+    ctx->phase = IDEM_PHASE_PASSED;
+    ctx->outcome_note = "unprotected";
+}
+
+/* A sending of this reserve got no answer: it may show at any time, and must not stay. */
+static void withdraw(idem_ctx_t *ctx, const idem_reserve_t *wanted)
+{
+    idem_child_withdraw(ctx->server->store, ctx->scope.tenant, wanted->operation, wanted->owner_token, 1);
+}
+
 static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store)
 {
     const idem_dir_t *conf = ctx->conf;
@@ -265,8 +287,13 @@ static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reser
     idem_verdict_e verdict;
 
     store->provider->reserve(store, &wanted, 1, apr_time_now() + store->timeout, ctx->pool);
+    if (wanted->maybe_written && wanted->result != IDEM_STORE_OK) {
+        withdraw(ctx, wanted);
+    }
     switch (wanted->result) {
     case IDEM_STORE_OK:
+        ctx->reserve_in_doubt = wanted->maybe_written;
+        memcpy(ctx->owner_token, wanted->owner_token, sizeof(ctx->owner_token));
         begin(ctx, wanted, wanted->operation, 1);
         return 0;
     case IDEM_STORE_FOUND:
@@ -279,11 +306,10 @@ static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reser
         return 0;
     case IDEM_STORE_AMBIGUOUS:
         /* never executed; the child's thread takes the row away again if it came to be */
-        idem_child_withdraw(ctx->server->store, ctx->scope.tenant, wanted->operation, wanted->owner_token, 1);
         refuse_store(ctx);
         return 0;
     default:
-        refuse_store(ctx);
+        without_store(r, ctx);
         return 0;
     }
     keep_operation(ctx, wanted->found->operation, wanted->found->generation);
@@ -306,7 +332,7 @@ void idem_accept(request_rec *r, idem_ctx_t *ctx)
     int looks;
 
     if (!store) {
-        refuse_store(ctx);
+        without_store(r, ctx);
         return;
     }
     wanted = make_request(ctx, store);

@@ -10,6 +10,7 @@
 #include "httpd/config.h"
 #include "httpd/dbd.h"
 #include "httpd/logging.h"
+#include "httpd/sizing.h"
 
 APLOG_USE_MODULE(idempotency);
 
@@ -149,7 +150,7 @@ static server_rec *find_server(server_rec *main_server, const char *name)
     return NULL;
 }
 
-static int check_registry(apr_pool_t *ptemp, server_rec *main_server, server_rec *s, const idem_route_t *route)
+static int check_registry(apr_pool_t *pconf, server_rec *main_server, server_rec *s, const idem_route_t *route)
 {
     idem_server_t *conf = idem_config_server(s);
     const char *fault;
@@ -161,14 +162,14 @@ static int check_registry(apr_pool_t *ptemp, server_rec *main_server, server_rec
                      conf->store_directive->filename, conf->store_directive->line_num, conf->store_server);
         return 0;
     }
-    fault = idem_dbd_check(ptemp, main_server, conf->registry, &conf->most_connections);
+    fault = idem_dbd_check(pconf, main_server, conf->registry, &conf->dbd);
     if (fault) {
         complain(route->directive, s, fault);
     }
     return !fault;
 }
 
-static int check_server(apr_pool_t *ptemp, server_rec *main_server, server_rec *s)
+static int check_server(apr_pool_t *pconf, apr_pool_t *ptemp, server_rec *main_server, server_rec *s)
 {
     apr_array_header_t *sections = sections_of(ptemp, s);
     idem_server_t *conf = idem_config_server(s);
@@ -186,7 +187,7 @@ static int check_server(apr_pool_t *ptemp, server_rec *main_server, server_rec *
     }
     conf->has_routes = route != NULL;
     if (route) {
-        sound &= check_registry(ptemp, main_server, s, route);
+        sound &= check_registry(pconf, main_server, s, route);
     }
     return sound;
 }
@@ -196,10 +197,12 @@ int idem_check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, se
     server_rec *s;
     int sound = 1;
 
-    (void)pconf;
     (void)plog;
     for (s = main_server; s; s = s->next) {
-        sound &= check_server(ptemp, main_server, s);
+        sound &= check_server(pconf, ptemp, main_server, s);
+    }
+    if (sound && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST) {
+        idem_sizing_warn(main_server);
     }
     return sound ? OK : HTTP_INTERNAL_SERVER_ERROR;
 }

@@ -16,6 +16,7 @@
 #include "httpd/chores.h"
 #include "httpd/conns.h"
 #include "httpd/logging.h"
+#include "httpd/sizing.h"
 #include "store/pgsql.h"
 
 APLOG_USE_MODULE(idempotency);
@@ -27,6 +28,7 @@ APLOG_USE_MODULE(idempotency);
 
 struct idem_child_store_t {
     server_rec *registry;
+    const idem_server_t *conf;    /* of a server that uses it */
     idem_store_t store;      /* as request threads use it */
     idem_store_t own;        /* the same, with connections that need no fresh heartbeat: for the thread */
     idem_conns_t *conns;
@@ -34,6 +36,8 @@ struct idem_child_store_t {
     apr_interval_time_t lease;    /* the shortest of all routes that use this store */
     apr_interval_time_t interval; /* between heartbeats */
     apr_time_t next_heartbeat;
+    apr_time_t next_proof;        /* not before then out of turn */
+    int size_checked;
     apr_thread_t *thread;
     int wake[2];             /* a pipe: waking is safe even from a signal handler, where prefork destroys its pools */
     int done[2];             /* readable once the thread has ended */
@@ -99,22 +103,50 @@ static void log_for_store(void *baton, int level, const char *message)
     ap_log_error(APLOG_MARK, level, 0, child->registry, IDEM_LOG("1003") "registry: %s", message);
 }
 
+/* While the breaker is open or about to, what the thread tries in vain is no news. */
+static void log_for_thread(void *baton, int level, const char *message)
+{
+    idem_child_store_t *child = baton;
+
+    log_for_store(baton, idem_conns_want_proof(child->conns) ? APLOG_DEBUG : level, message);
+}
+
 /* Sends the heartbeat where it is due. Request threads may reserve for half a lease after the last good one. */
 static void beat(idem_child_store_t *child, apr_pool_t *p)
 {
     apr_time_t begun = apr_time_now();
+    int out_of_turn = idem_conns_want_proof(child->conns) && begun >= child->next_proof;
     idem_store_result_e result;
 
-    if (begun < child->next_heartbeat || !idem_conns_have(child->conns)) {
+    if ((begun < child->next_heartbeat && !out_of_turn) || !idem_conns_have(child->conns)) {
         return;
     }
     result = child->own.provider->heartbeat(&child->own, begun + child->store.timeout, p);
     if (result == IDEM_STORE_OK) {
-        idem_conns_fresh_until(child->conns, begun + child->lease / 2);
+        idem_conns_proved(child->conns, begun + child->lease / 2);
         child->next_heartbeat = begun + child->interval;
     }
     else {
+        idem_conns_unproved(child->conns, begun);
         child->next_heartbeat = apr_time_now() + SHORTEST_HEARTBEAT;
+    }
+    child->next_proof = apr_time_now() + SHORTEST_HEARTBEAT;
+}
+
+/* When the next heartbeat is due, as far as that is known now. */
+static apr_time_t next_beat(const idem_child_store_t *child)
+{
+    int out_of_turn = idem_conns_want_proof(child->conns) && child->next_proof < child->next_heartbeat;
+
+    return out_of_turn ? child->next_proof : child->next_heartbeat;
+}
+
+/* Behind a pooler the server's limit is not what the children meet. */
+static void check_size(idem_child_store_t *child)
+{
+    if (!child->size_checked && child->store.digest_key_known) {
+        child->size_checked = 1;
+        idem_sizing_check(child->conf, child->store.use_prepared ? child->store.max_connections : 0);
     }
 }
 
@@ -152,11 +184,12 @@ static void *APR_THREAD_FUNC tend(apr_thread_t *thread, void *data)
         apr_time_t again = idem_conns_tend(child->conns, &child->store);
 
         beat(child, p);
+        check_size(child);
         if (idem_conns_have(child->conns)) {
             apr_time_t chore = idem_chores_work(child->chores, &child->own, p, 0);
 
             again = chore < again ? chore : again;
-            again = child->next_heartbeat < again ? child->next_heartbeat : again;
+            again = next_beat(child) < again ? next_beat(child) : again;
         }
         apr_pool_clear(p);
         wait_until(child, again);
@@ -227,6 +260,7 @@ static void fill_store(idem_child_store_t *child, const idem_server_t *conf)
     store->log_baton = child;
     child->own = *store;
     child->own.source = idem_conns_own_source(child->conns);
+    child->own.log = log_for_thread;
 }
 
 static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, apr_interval_time_t lease)
@@ -235,11 +269,13 @@ static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, a
     idem_chores_t *chores = idem_chores_create(pchild);
 
     child->registry = conf->registry;
+    child->conf = conf;
     child->lease = lease ? lease : DEFAULT_LEASE;
     child->interval = child->lease / 4;
     child->interval = child->interval > LONGEST_HEARTBEAT ? LONGEST_HEARTBEAT : child->interval;
     child->chores = chores;
-    child->conns = idem_conns_create(pchild, conf->registry, conf->most_connections, idem_config_timeout(conf), wake, child);
+    child->conns = idem_conns_create(pchild, conf->registry, conf->dbd.params, conf->dbd.most, idem_config_timeout(conf),
+                                     wake, child);
     if (!child->conns || !chores || !open_pipe(child->wake) || !open_pipe(child->done) ||
         idem_uuid_v7(child->store.owner, apr_time_now()) != APR_SUCCESS) {
         return NULL;

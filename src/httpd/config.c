@@ -97,6 +97,7 @@ void *idem_config_create_server(apr_pool_t *p, server_rec *s)
     (void)s;
     conf->store_timeout = IDEM_UNSET;
     conf->store_prepare = IDEM_UNSET;
+    conf->store_failure = IDEM_UNSET;
     conf->writer_epoch = IDEM_UNSET;
     return conf;
 }
@@ -111,6 +112,7 @@ void *idem_config_merge_server(apr_pool_t *p, void *outer, void *inner)
     MERGE_POINTER(store_directive);
     MERGE_NUMBER(store_timeout);
     MERGE_NUMBER(store_prepare);
+    MERGE_NUMBER(store_failure);
     MERGE_NUMBER(writer_epoch);
     MERGE_POINTER(docs);
     merged->shortest_lease = in->shortest_lease;

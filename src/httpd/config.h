@@ -13,6 +13,7 @@
 #include "core/machine.h"
 #include "core/pattern.h"
 #include "core/sfv.h"
+#include "httpd/dbd.h"
 
 /* the one symbol that httpd looks for; everything else stays inside */
 extern module AP_MODULE_DECLARE_DATA idempotency_module __attribute__((visibility("default")));
@@ -56,6 +57,7 @@ typedef struct idem_outcome_rule_t {
 
 enum { IDEM_MODE_OFF, IDEM_MODE_ENFORCE };
 enum { IDEM_REUSE_REFUSE, IDEM_REUSE_ALLOW };
+enum { IDEM_FAILURE_CLOSED, IDEM_FAILURE_OPEN };
 
 /* Per directory. IDEM_UNSET and NULL mean: not said here. */
 typedef struct idem_dir_t {
@@ -106,12 +108,14 @@ typedef struct idem_server_t {
     const ap_directive_t *store_directive;
     apr_interval_time_t store_timeout;
     int store_prepare;
+    int store_failure;                 /* IDEM_FAILURE_* */
     int writer_epoch;
     const char *docs;
     int has_routes;                    /* found by check_config */
     apr_interval_time_t shortest_lease;/* of all sections of this server, found while reading; 0: none said */
     server_rec *registry;              /* whose DBD settings hold the registry, found by check_config */
-    int most_connections;              /* that a child may have open to it, found by check_config from DBDMax */
+    idem_dbd_t dbd;                    /* of that server, found by check_config */
+    volatile apr_uint32_t *sizing_warned; /* shared by all children: 1 once one of them has warned; may be NULL */
     idem_child_store_t *store;         /* this child's, made in child_init */
 } idem_server_t;
 

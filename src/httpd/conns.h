@@ -19,9 +19,12 @@ typedef struct idem_conns_t idem_conns_t;
  */
 typedef void (*idem_conns_wake_fn)(void *baton);
 
-/* most: connections at a time, 1 upwards. NULL where there is no memory or no lock to be had. */
-idem_conns_t *idem_conns_create(apr_pool_t *pchild, server_rec *registry, int most, apr_interval_time_t patience,
-                                idem_conns_wake_fn wake, void *baton);
+/*
+ * params: DBDParams of that server. most: connections at a time, 1 upwards. patience: how long opening one may take.
+ * NULL where there is no memory or no lock to be had.
+ */
+idem_conns_t *idem_conns_create(apr_pool_t *pchild, server_rec *registry, const char *params, int most,
+                                apr_interval_time_t patience, idem_conns_wake_fn wake, void *baton);
 
 /* The source for request threads, and the one for the owner thread, which needs no fresh heartbeat. */
 const idem_conn_source_t *idem_conns_source(idem_conns_t *conns);
@@ -33,8 +36,19 @@ const idem_conn_source_t *idem_conns_own_source(idem_conns_t *conns);
  */
 apr_time_t idem_conns_tend(idem_conns_t *conns, idem_store_t *store);
 
-/* By the owner thread: until when request threads may use connections, as the owner's row is fresh until then. */
-void idem_conns_fresh_until(idem_conns_t *conns, apr_time_t until);
+/*
+ * The breaker. It opens where no connection is to be had, where several statements in a row had no answer, or where
+ * the heartbeat does not get through; then request threads are refused at once. Only the owner thread closes it: by a
+ * heartbeat over a connection that works, which it tries less and less often, at least every 2 s.
+ *
+ * By the owner thread: a heartbeat was taken, request threads may use connections until then; or one that was begun
+ * at that time was not.
+ */
+void idem_conns_proved(idem_conns_t *conns, apr_time_t until);
+void idem_conns_unproved(idem_conns_t *conns, apr_time_t begun);
+
+/* 1 where a heartbeat is to be sent out of turn: the breaker is open, or a statement had no answer. */
+int idem_conns_want_proof(idem_conns_t *conns);
 
 /* 1 while at least one connection is open. */
 int idem_conns_have(idem_conns_t *conns);

@@ -69,6 +69,8 @@ typedef struct idem_ctx_t {
     unsigned char operation[IDEM_UUID_LEN];
     int generation;
     idem_effect_e effect;
+    int reserve_in_doubt;         /* it is ours, but one of its sendings got no answer and may still come */
+    unsigned char owner_token[IDEM_UUID_LEN]; /* of that reserve */
 
     /* The run of the backend: see run.c and capture.c. */
     const request_rec *running;   /* whose handler is at work; our own handler lets the real one run for it */

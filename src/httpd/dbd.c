@@ -6,7 +6,9 @@
 #include <httpd.h>
 #include <http_config.h>
 
-#define DBDMAX_DEFAULT 10 /* mod_dbd's */
+/* mod_dbd's */
+#define DBDMAX_DEFAULT 10
+#define DBDMIN_DEFAULT 1
 
 /* The virtual host in which a directive stands, NULL for the main server. */
 static const ap_directive_t *host_of(const ap_directive_t *directive)
@@ -57,11 +59,15 @@ static const char *setting(apr_pool_t *p, const server_rec *main_server, const s
     return value ? ap_getword_conf(p, &value) : NULL;
 }
 
-const char *idem_dbd_check(apr_pool_t *p, const server_rec *main_server, const server_rec *s, int *most)
+static int number(const char *value, int otherwise)
+{
+    return value ? atoi(value) : otherwise;
+}
+
+const char *idem_dbd_check(apr_pool_t *p, const server_rec *main_server, const server_rec *s, idem_dbd_t *dbd)
 {
     const char *driver = setting(p, main_server, s, "DBDriver");
     const char *persist = setting(p, main_server, s, "DBDPersist");
-    const char *max = setting(p, main_server, s, "DBDMax");
 
     if (!ap_find_linked_module("mod_dbd.c")) {
         return "mod_dbd is not loaded, which has the connections to the registry";
@@ -75,7 +81,9 @@ const char *idem_dbd_check(apr_pool_t *p, const server_rec *main_server, const s
     if (persist && (!strcasecmp(persist, "Off") || !strcmp(persist, "0"))) {
         return "DBDPersist Off would connect anew for every request: the registry needs DBDPersist On";
     }
-    *most = max ? atoi(max) : DBDMAX_DEFAULT;
-    *most = *most > 1 ? *most - 1 : 1;
+    dbd->params = setting(p, main_server, s, "DBDParams");
+    dbd->max = number(setting(p, main_server, s, "DBDMax"), DBDMAX_DEFAULT);
+    dbd->min = number(setting(p, main_server, s, "DBDMin"), DBDMIN_DEFAULT);
+    dbd->most = dbd->max > 1 ? dbd->max - 1 : 1;
     return NULL;
 }

@@ -6,10 +6,15 @@
 
 #include <httpd.h>
 
-/*
- * What is wrong with the DBD settings of this server for a registry (a sentence), or NULL. *most is how many
- * connections a child may have open: DBDMax, less one for other users of the same pool where there is more than one.
- */
-const char *idem_dbd_check(apr_pool_t *p, const server_rec *main_server, const server_rec *s, int *most);
+/* What matters of them. */
+typedef struct idem_dbd_t {
+    const char *params; /* DBDParams; NULL: libpq's defaults */
+    int max;            /* DBDMax: connections of a child, all users of the pool together */
+    int min;            /* DBDMin: that mod_dbd opens when a child begins, and waits for */
+    int most;           /* that the registry may use: DBDMax, less one for other users where there is more than one */
+} idem_dbd_t;
+
+/* What is wrong with the DBD settings of this server for a registry (a sentence), or NULL. Fills dbd, in p. */
+const char *idem_dbd_check(apr_pool_t *p, const server_rec *main_server, const server_rec *s, idem_dbd_t *dbd);
 
 #endif

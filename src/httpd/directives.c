@@ -329,6 +329,16 @@ const char *idem_set_store_prepare(cmd_parms *cmd, void *conf, int on)
     return NULL;
 }
 
+const char *idem_set_store_failure(cmd_parms *cmd, void *conf, const char *word)
+{
+    (void)conf;
+    if (strcasecmp(word, "Closed") && strcasecmp(word, "Open")) {
+        return fault(cmd, apr_psprintf(cmd->pool, "'%s' is neither Closed nor Open", word));
+    }
+    idem_config_server(cmd->server)->store_failure = strcasecmp(word, "Open") ? IDEM_FAILURE_CLOSED : IDEM_FAILURE_OPEN;
+    return NULL;
+}
+
 const char *idem_set_writer_epoch(cmd_parms *cmd, void *conf, const char *text)
 {
     (void)conf;

@@ -190,6 +190,10 @@ void idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body)
     }
     store->provider->settle(store, &batch, 1, apr_time_now() + store->timeout, r->pool);
     report(r, &settle);
+    if (ctx->reserve_in_doubt && settle.result == IDEM_STORE_OK && settle.state == IDEM_STATE_NONE) {
+        /* the row is gone; a sending of its reserve that is still under way would make it anew, with nobody to end it */
+        idem_child_withdraw(ctx->server->store, ctx->scope.tenant, ctx->operation, ctx->owner_token, ctx->generation);
+    }
     if (settle.outcome == IDEM_OUTCOME_REJECTED && settle.result == IDEM_STORE_OK) {
         ctx->outcome_note = "rejected";
     }

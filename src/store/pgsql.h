@@ -30,4 +30,18 @@ typedef enum {
 idem_pgsql_ready_e idem_pgsql_make_ready(idem_store_t *store, idem_conn_t *conn, apr_time_t deadline, apr_pool_t *p,
                                          const char **message);
 
+/*
+ * Looks, over a connection that it opens and ends, whether the server can be used: as idem_pgsql_make_ready says, or
+ * UNREACHABLE. params: libpq's, as DBDParams has them; NULL for libpq's defaults. Connecting ends after `patience` (2 s
+ * at least) for each host that is named, unless params have a connect_timeout of their own; the rest after another.
+ */
+idem_pgsql_ready_e idem_pgsql_probe(idem_store_t *store, const char *params, apr_interval_time_t patience,
+                                    apr_pool_t *p, const char **message);
+
+/* Ends a connection in doubt without a word to the server: whoever looks at it next finds it bad. Never waits. */
+void idem_pgsql_cut(PGconn *native);
+
+/* 1 where connecting with these parameters ends some time (connect_timeout, or a service that may name one). */
+int idem_pgsql_connect_is_bounded(const char *params);
+
 #endif

@@ -12,6 +12,7 @@ typedef struct notes_t {
     int ready;
     int pid;                   /* of the server process: another one is another session */
     int prepared;              /* the frequent statements are prepared */
+    int max_connections;
     unsigned char digest_key[32];
 } notes_t;
 
@@ -66,7 +67,8 @@ static idem_pgsql_ready_e look(idem_conn_t *conn, const idem_pg_statement_t *sta
     }
 }
 
-static idem_pgsql_ready_e check_server(idem_conn_t *conn, idem_pg_moment_t until, apr_pool_t *p, const char **message)
+static idem_pgsql_ready_e check_server(idem_conn_t *conn, notes_t *notes, idem_pg_moment_t until, apr_pool_t *p,
+                                       const char **message)
 {
     idem_pgsql_ready_e ready;
     idem_pg_params_t none;
@@ -81,6 +83,7 @@ static idem_pgsql_ready_e check_server(idem_conn_t *conn, idem_pg_moment_t until
     if (ready != IDEM_PGSQL_READY) {
         return ready;
     }
+    notes->max_connections = idem_pg_get_int(rows, 0, 3);
     if (idem_pg_get_bool(rows, 0, 0)) {
         *message = "the server is in recovery: a standby cannot reserve";
         ready = IDEM_PGSQL_IN_RECOVERY;
@@ -186,7 +189,7 @@ idem_pgsql_ready_e idem_pg_ready(const idem_store_t *store, idem_conn_t *conn, i
     notes->ready = 0;
     notes->prepared = 0;
     PQsetNoticeReceiver(conn->native, ignore_notice, NULL);
-    ready = check_server(conn, until, p, message);
+    ready = check_server(conn, notes, until, p, message);
     if (ready == IDEM_PGSQL_READY) {
         ready = check_schema(conn, notes, until, p, message);
     }
@@ -212,6 +215,7 @@ idem_pgsql_ready_e idem_pgsql_make_ready(idem_store_t *store, idem_conn_t *conn,
     if (ready == IDEM_PGSQL_READY && !store->digest_key_known) {
         const notes_t *notes = conn->state;
 
+        store->max_connections = notes->max_connections;
         memcpy(store->digest_key, notes->digest_key, sizeof(store->digest_key));
         store->digest_key_known = 1;
     }

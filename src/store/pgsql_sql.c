@@ -31,7 +31,8 @@ const idem_pg_statement_t idem_pg_settings = {
 
 const idem_pg_statement_t idem_pg_server = {
     "idem_server", "",
-    "SELECT pg_is_in_recovery(), current_setting('fsync') = 'on', current_setting('server_encoding') = 'UTF8'",
+    "SELECT pg_is_in_recovery(), current_setting('fsync') = 'on', current_setting('server_encoding') = 'UTF8',"
+    " current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int",
     1};
 
 const idem_pg_statement_t idem_pg_control = {
