@@ -103,13 +103,14 @@ CONF
 
 sub dbd_text {
     my ($self, $pg, $user) = @_;
-    return sprintf <<'CONF', $pg->conninfo(user => $user);
+    # a prefork child has one request at a time, and there are many of them
+    return sprintf <<'CONF', $pg->conninfo(user => $user), $self->{mpm} eq 'prefork' ? 2 : 10;
 DBDriver pgsql
 DBDParams "%s"
 DBDPersist On
 DBDMin 0
 DBDKeep 2
-DBDMax 10
+DBDMax %d
 DBDExptime 60
 CONF
 }
