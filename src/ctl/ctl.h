@@ -32,6 +32,8 @@ typedef struct idem_ctl_command_t {
     idem_ctl_exit_e (*run)(idem_ctl_t *ctl, int argc, const char *const *argv);
 } idem_ctl_command_t;
 
+extern const idem_ctl_command_t idem_ctl_explain;
+extern const idem_ctl_command_t idem_ctl_fingerprint;
 extern const idem_ctl_command_t idem_ctl_migrate;
 extern const idem_ctl_command_t idem_ctl_status;
 

@@ -8,7 +8,7 @@
 #include "ctl/ctl.h"
 
 static const idem_ctl_command_t *const commands[] = {
-    &idem_ctl_migrate, &idem_ctl_status, NULL,
+    &idem_ctl_migrate, &idem_ctl_status, &idem_ctl_fingerprint, &idem_ctl_explain, NULL,
 };
 
 static void print_help(void)
