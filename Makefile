@@ -50,7 +50,7 @@ $(CTL): $(CORE_OBJS) $(STORE_OBJS) $(CTL_OBJS)
 
 $(OUT)/unit/%: $(OUT)/obj/t/unit/%.o $(UNIT_OBJS) $(CORE_OBJS) $(STORE_OBJS)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
 
 $(OUT)/obj/generated/%.o: $(OUT)/generated/%.c
 	@mkdir -p $(@D)

@@ -4,7 +4,7 @@ MODEL = $(OUT)/model/explore
 
 $(MODEL): $(OUT)/obj/t/model/explore.o $(OUT)/obj/src/core/machine.o
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
 .PHONY: model
 model: $(MODEL)
