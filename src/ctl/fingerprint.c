@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <apr_cstr.h>
 #include <apr_escape.h>
 #include <apr_strings.h>
 
@@ -91,12 +92,12 @@ static int make_recipe(idem_ctl_t *ctl, const char *mode, const char *query, con
         idem_ctl_fail(IDEM_CTL_USAGE, "--payload takes raw, json, jcs, form or multipart");
         return 0;
     }
-    recipe->query = !query || !strcasecmp(query, "All") ? IDEM_QUERY_ALL
-                    : !strcasecmp(query, "None")        ? IDEM_QUERY_NONE
+    recipe->query = !query || !apr_cstr_casecmp(query, "All") ? IDEM_QUERY_ALL
+                    : !apr_cstr_casecmp(query, "None")        ? IDEM_QUERY_NONE
                                                         : IDEM_QUERY_NAMES;
     recipe->query_names = recipe->query == IDEM_QUERY_NAMES ? split(ctl->p, query) : NULL;
     headers = headers ? headers : "X-HTTP-Method-Override,X-HTTP-Method,X-Method-Override";
-    recipe->headers = split(ctl->p, strcasecmp(headers, "None") ? headers : "");
+    recipe->headers = split(ctl->p, apr_cstr_casecmp(headers, "None") ? headers : "");
     return 1;
 }
 

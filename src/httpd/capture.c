@@ -1,5 +1,6 @@
 #include "httpd/capture.h"
 
+#include <apr_cstr.h>
 #include <apr_buckets.h>
 #include <apr_strings.h>
 #include <httpd.h>
@@ -99,7 +100,7 @@ static apr_status_t release(ap_filter_t *f, idem_capture_t *capture, int end)
 /* Events have no end to wait for, and some answers are not to lie in a table: only that they were given is kept. */
 static int keeps_body(const request_rec *r, const idem_ctx_t *ctx)
 {
-    return ctx->conf->snapshot_body && !(r->content_type && !strncasecmp(r->content_type, "text/event-stream", 17));
+    return ctx->conf->snapshot_body && !(r->content_type && !apr_cstr_casecmpn(r->content_type, "text/event-stream", 17));
 }
 
 /* A response that announced another length than it has was cut on its way. */

@@ -1,6 +1,7 @@
 #define CORE_PRIVATE
 #include "httpd/check.h"
 
+#include <apr_cstr.h>
 #include <apr_strings.h>
 #include <httpd.h>
 #include <http_config.h>
@@ -143,7 +144,7 @@ static server_rec *find_server(server_rec *main_server, const char *name)
     server_rec *s;
 
     for (s = main_server; s; s = s->next) {
-        if (s->server_hostname && !strcasecmp(s->server_hostname, name)) {
+        if (s->server_hostname && !apr_cstr_casecmp(s->server_hostname, name)) {
             return s;
         }
     }

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <apr_cstr.h>
 #include <apr_strings.h>
 #include <httpd.h>
 #include <http_config.h>
@@ -16,7 +17,7 @@ static const ap_directive_t *host_of(const ap_directive_t *directive)
     const ap_directive_t *parent;
 
     for (parent = directive->parent; parent; parent = parent->parent) {
-        if (!strcasecmp(parent->directive, "<VirtualHost")) {
+        if (!apr_cstr_casecmp(parent->directive, "<VirtualHost")) {
             return parent;
         }
     }
@@ -39,7 +40,7 @@ static const char *find(const ap_directive_t *node, const char *name, const serv
     const char *value = NULL;
 
     for (; node; node = node->next) {
-        if (!strcasecmp(node->directive, name) && stands_in(node, s, is_main)) {
+        if (!apr_cstr_casecmp(node->directive, name) && stands_in(node, s, is_main)) {
             value = node->args;
         }
         if (node->first_child) {
@@ -75,10 +76,10 @@ const char *idem_dbd_check(apr_pool_t *p, const server_rec *main_server, const s
     if (!driver) {
         return "no DBDriver applies to its server: the registry needs DBDriver pgsql and DBDParams";
     }
-    if (strcasecmp(driver, "pgsql")) {
+    if (apr_cstr_casecmp(driver, "pgsql")) {
         return apr_psprintf(p, "DBDriver %s cannot hold the registry: it needs pgsql", driver);
     }
-    if (persist && (!strcasecmp(persist, "Off") || !strcmp(persist, "0"))) {
+    if (persist && (!apr_cstr_casecmp(persist, "Off") || !strcmp(persist, "0"))) {
         return "DBDPersist Off would connect anew for every request: the registry needs DBDPersist On";
     }
     dbd->params = setting(p, main_server, s, "DBDParams");

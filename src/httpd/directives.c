@@ -2,6 +2,7 @@
 
 #include <httpd.h>
 #include <http_log.h>
+#include <apr_cstr.h>
 #include <apr_strings.h>
 
 #include "core/problem.h"
@@ -59,8 +60,8 @@ const char *idem_set_route(cmd_parms *cmd, void *conf, int argc, char *const arg
         return fault(cmd, "takes NAME, auto or None, then revision=R and methods=POST,PATCH");
     }
     route->name = apr_pstrdup(cmd->pool, argv[0]);
-    route->kind = !strcasecmp(argv[0], "None")   ? IDEM_ROUTE_NONE
-                  : !strcasecmp(argv[0], "auto") ? IDEM_ROUTE_AUTO
+    route->kind = !apr_cstr_casecmp(argv[0], "None")   ? IDEM_ROUTE_NONE
+                  : !apr_cstr_casecmp(argv[0], "auto") ? IDEM_ROUTE_AUTO
                                                  : IDEM_ROUTE_NAMED;
     route->revision = "1";
     route->methods = copy_names(cmd->pool, 2, default_methods);
@@ -69,10 +70,10 @@ const char *idem_set_route(cmd_parms *cmd, void *conf, int argc, char *const arg
         if (route->kind == IDEM_ROUTE_NONE) {
             return fault(cmd, "None takes no option");
         }
-        if (!strncasecmp(argv[i], "revision=", 9)) {
+        if (!apr_cstr_casecmpn(argv[i], "revision=", 9)) {
             route->revision = apr_pstrdup(cmd->pool, argv[i] + 9);
         }
-        else if (!strncasecmp(argv[i], "methods=", 8)) {
+        else if (!apr_cstr_casecmpn(argv[i], "methods=", 8)) {
             route->methods = idem_values_methods(cmd->pool, argv[i] + 8);
             if (!route->methods) {
                 return fault(cmd, "methods= takes method names that carry a body, joined by commas (POST,PATCH)");
@@ -124,7 +125,7 @@ const char *idem_set_names(cmd_parms *cmd, void *conf, int argc, char *const arg
     if (argc < 1) {
         return fault(cmd, "takes one or more names, or None");
     }
-    if (argc == 1 && !strcasecmp(argv[0], "None")) {
+    if (argc == 1 && !apr_cstr_casecmp(argv[0], "None")) {
         argc = 0;
     }
     for (i = 0; i < argc; i++) {
@@ -148,10 +149,10 @@ const char *idem_set_fingerprint_query(cmd_parms *cmd, void *conf, int argc, cha
         return fault(cmd, "takes All, None, or the names of the parameters to bind");
     }
     dir->query_names = copy_names(cmd->pool, 0, NULL);
-    if (argc == 1 && !strcasecmp(argv[0], "All")) {
+    if (argc == 1 && !apr_cstr_casecmp(argv[0], "All")) {
         dir->query = IDEM_QUERY_ALL;
     }
-    else if (argc == 1 && !strcasecmp(argv[0], "None")) {
+    else if (argc == 1 && !apr_cstr_casecmp(argv[0], "None")) {
         dir->query = IDEM_QUERY_NONE;
     }
     else {
@@ -205,7 +206,7 @@ const char *idem_set_choice(cmd_parms *cmd, void *conf, const char *word)
     int i;
 
     for (i = 0; choice->words[i]; i++) {
-        if (!strcasecmp(choice->words[i], word)) {
+        if (!apr_cstr_casecmp(choice->words[i], word)) {
             FIELD(conf, choice->offset, int) = i;
             return NULL;
         }
@@ -294,7 +295,7 @@ const char *idem_set_replayed_header(cmd_parms *cmd, void *conf, const char *nam
     if (!idem_values_is_token(name)) {
         return fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a header name", name));
     }
-    ((idem_dir_t *)conf)->replayed_header = strcasecmp(name, "None") ? apr_pstrdup(cmd->pool, name) : "";
+    ((idem_dir_t *)conf)->replayed_header = apr_cstr_casecmp(name, "None") ? apr_pstrdup(cmd->pool, name) : "";
     return NULL;
 }
 
@@ -332,10 +333,10 @@ const char *idem_set_store_prepare(cmd_parms *cmd, void *conf, int on)
 const char *idem_set_store_failure(cmd_parms *cmd, void *conf, const char *word)
 {
     (void)conf;
-    if (strcasecmp(word, "Closed") && strcasecmp(word, "Open")) {
+    if (apr_cstr_casecmp(word, "Closed") && apr_cstr_casecmp(word, "Open")) {
         return fault(cmd, apr_psprintf(cmd->pool, "'%s' is neither Closed nor Open", word));
     }
-    idem_config_server(cmd->server)->store_failure = strcasecmp(word, "Open") ? IDEM_FAILURE_CLOSED : IDEM_FAILURE_OPEN;
+    idem_config_server(cmd->server)->store_failure = apr_cstr_casecmp(word, "Open") ? IDEM_FAILURE_CLOSED : IDEM_FAILURE_OPEN;
     return NULL;
 }
 

@@ -1,5 +1,6 @@
 #include "httpd/recipe.h"
 
+#include <apr_cstr.h>
 #include <apr_file_io.h>
 #include <apr_strings.h>
 
@@ -42,7 +43,7 @@ idem_recipe_t *idem_recipe_of(request_rec *r, const idem_ctx_t *ctx, const char 
 
     idem_config_recipe(ctx->conf, recipe);
     contract = is_json_mode(recipe->mode) ? contract_number(ctx->conf, 0) : NULL;
-    if (recipe->mode != IDEM_PAYLOAD_RAW && coding && *coding && strcasecmp(coding, "identity")) {
+    if (recipe->mode != IDEM_PAYLOAD_RAW && coding && *coding && apr_cstr_casecmp(coding, "identity")) {
         *detail = "This resource takes no Content-Encoding: the payload has to be readable as it is.";
         return NULL;
     }
@@ -141,7 +142,7 @@ const char *idem_recipe_set_contracts(cmd_parms *cmd, void *conf, int argc, char
     if (argc < 1) {
         return "IdempotencyPayloadContract: takes one or more files, newest first, or None";
     }
-    for (i = 0; i < argc && (argc > 1 || strcasecmp(argv[i], "None")); i++) {
+    for (i = 0; i < argc && (argc > 1 || apr_cstr_casecmp(argv[i], "None")); i++) {
         const char *path = ap_server_root_relative(cmd->pool, argv[i]);
         idem_contract_t *contract = NULL;
         const char *error = path ? load(cmd->pool, path, &contract) : apr_psprintf(cmd->pool, "'%s' is no path", argv[i]);

@@ -1,5 +1,6 @@
 #include "httpd/replay.h"
 
+#include <apr_cstr.h>
 #include <apr_strings.h>
 #include <httpd.h>
 #include <http_core.h>
@@ -96,7 +97,7 @@ static int copy_field(void *baton, const char *name, const char *value)
 {
     request_rec *r = baton;
 
-    if (!strcasecmp(name, "Content-Type")) {
+    if (!apr_cstr_casecmp(name, "Content-Type")) {
         ap_set_content_type(r, apr_pstrdup(r->pool, value));
     }
     apr_table_addn(r->headers_out, name, value);

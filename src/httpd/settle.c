@@ -1,5 +1,6 @@
 #include "httpd/settle.h"
 
+#include <apr_cstr.h>
 #include <apr_strings.h>
 #include <httpd.h>
 #include <http_log.h>
@@ -90,7 +91,7 @@ static int select_field(void *baton, const char *name, const char *value)
 {
     selection_t *selection = baton;
 
-    if (strcasecmp(name, "Content-Type") && idem_snapshot_wants(name, selection->extra)) {
+    if (apr_cstr_casecmp(name, "Content-Type") && idem_snapshot_wants(name, selection->extra)) {
         apr_table_addn(selection->fields, name, value);
     }
     return 1;

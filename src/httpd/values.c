@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <apr_cstr.h>
 #include <apr_strings.h>
 
 #include "core/scope.h"
@@ -55,7 +56,7 @@ int idem_values_size(const char *text, apr_off_t *value)
     size_t i;
 
     for (i = 0; number >= 0 && i < sizeof(units) / sizeof(units[0]); i++) {
-        if (!strcasecmp(unit, units[i].unit) && number <= LARGEST_SIZE / units[i].octets) {
+        if (!apr_cstr_casecmp(unit, units[i].unit) && number <= LARGEST_SIZE / units[i].octets) {
             *value = number * units[i].octets;
             return 1;
         }
@@ -77,7 +78,7 @@ int idem_values_number(const char *text, int low, int high, int *value)
 
 int idem_values_status(const char *text, int *first, int *last)
 {
-    if (strlen(text) == 3 && text[0] >= '2' && text[0] <= '5' && !strcasecmp(text + 1, "xx")) {
+    if (strlen(text) == 3 && text[0] >= '2' && text[0] <= '5' && !apr_cstr_casecmp(text + 1, "xx")) {
         *first = (text[0] - '0') * 100;
         *last = *first + 99;
         return 1;
@@ -103,9 +104,9 @@ int idem_values_is_token(const char *text)
 
 int idem_values_is_backend_header(const char *name)
 {
-    return !strncasecmp(name, "Idempotency-Operation", 21) || !strcasecmp(name, "Idempotency-Generation") ||
-           !strcasecmp(name, "Idempotency-Downstream-Key") || !strcasecmp(name, "Idempotency-Replayed") ||
-           !strcasecmp(name, "Idempotency-Outcome") || !strcasecmp(name, "Idempotency-Contract");
+    return !apr_cstr_casecmpn(name, "Idempotency-Operation", 21) || !apr_cstr_casecmp(name, "Idempotency-Generation") ||
+           !apr_cstr_casecmp(name, "Idempotency-Downstream-Key") || !apr_cstr_casecmp(name, "Idempotency-Replayed") ||
+           !apr_cstr_casecmp(name, "Idempotency-Outcome") || !apr_cstr_casecmp(name, "Idempotency-Contract");
 }
 
 const apr_array_header_t *idem_values_methods(apr_pool_t *p, const char *text)
@@ -121,7 +122,7 @@ const apr_array_header_t *idem_values_methods(apr_pool_t *p, const char *text)
             return NULL;
         }
         for (i = 0; safe[i]; i++) {
-            if (!strcasecmp(word, safe[i])) {
+            if (!apr_cstr_casecmp(word, safe[i])) {
                 return NULL;
             }
         }
@@ -139,12 +140,12 @@ static int is_client_variable(const char *name)
     int i;
 
     for (i = 0; prefixes[i]; i++) {
-        if (!strncasecmp(name, prefixes[i], strlen(prefixes[i]))) {
+        if (!apr_cstr_casecmpn(name, prefixes[i], strlen(prefixes[i]))) {
             return 1;
         }
     }
     for (i = 0; names[i]; i++) {
-        if (!strcasecmp(name, names[i])) {
+        if (!apr_cstr_casecmp(name, names[i])) {
             return 1;
         }
     }
@@ -165,26 +166,26 @@ const char *idem_values_source(apr_pool_t *p, const char *text, idem_source_t *s
 
     source->text = apr_pstrdup(p, text);
     source->argument = colon ? apr_pstrdup(p, colon + 1) : NULL;
-    if (!strcasecmp(text, "user")) {
+    if (!apr_cstr_casecmp(text, "user")) {
         source->kind = IDEM_SOURCE_USER;
         return NULL;
     }
-    if (!strcasecmp(text, "server")) {
+    if (!apr_cstr_casecmp(text, "server")) {
         source->kind = IDEM_SOURCE_SERVER;
         return NULL;
     }
     if (colon && !colon[1]) {
         return apr_psprintf(p, "'%s' has nothing behind its colon", text);
     }
-    if (!strncasecmp(text, "env:", 4)) {
+    if (!apr_cstr_casecmpn(text, "env:", 4)) {
         source->kind = IDEM_SOURCE_ENV;
         return is_client_variable(colon + 1) ? apr_psprintf(p, "'%s' is a variable that the client decides", text) : NULL;
     }
-    if (!strncasecmp(text, "note:", 5)) {
+    if (!apr_cstr_casecmpn(text, "note:", 5)) {
         source->kind = IDEM_SOURCE_NOTE;
         return NULL;
     }
-    if (!strncasecmp(text, "ssl:", 4)) {
+    if (!apr_cstr_casecmpn(text, "ssl:", 4)) {
         source->kind = IDEM_SOURCE_SSL;
         return is_certificate_variable(colon + 1)
                    ? NULL
@@ -194,7 +195,7 @@ const char *idem_values_source(apr_pool_t *p, const char *text, idem_source_t *s
                                   "SSL_CLIENT_CERT_RFC4523_CEA",
                                   text);
     }
-    if (!strncasecmp(text, "const:", 6)) {
+    if (!apr_cstr_casecmpn(text, "const:", 6)) {
         source->kind = IDEM_SOURCE_CONST;
         return idem_scope_check_source(source->argument) == IDEM_SCOPE_OK
                    ? NULL
