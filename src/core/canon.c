@@ -208,6 +208,9 @@ static apr_status_t push_members(writer_t *w, apr_uint32_t object)
     member_t *members;
     apr_uint32_t i;
 
+    if (count == 0) {
+        return APR_SUCCESS;
+    }
     if (w->room - w->count < count) {
         apr_uint32_t room = (w->count + count) * 2;
 

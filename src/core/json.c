@@ -351,6 +351,7 @@ apr_status_t idem_json_finish(idem_json_t *json, idem_payload_fault_t *fault)
     apr_status_t rv = check_octets(json, fault);
     yajl_handle yajl;
     yajl_status status;
+    int at_end = 0;
 
     if (rv != APR_SUCCESS) {
         return rv;
@@ -362,11 +363,19 @@ apr_status_t idem_json_finish(idem_json_t *json, idem_payload_fault_t *fault)
     /* Checked already, and more strictly. */
     yajl_config(yajl, yajl_dont_validate_strings, 1);
     status = yajl_parse(yajl, (const unsigned char *)json->text, json->len);
+    if (status == yajl_status_ok) {
+        /*
+         * yajl waits for the end of a token that the text breaks off, and does not miss it behind the value: it would
+         * take {}"abc. No token goes on behind a line feed.
+         */
+        status = yajl_parse(yajl, (const unsigned char *)"\n", 1);
+        at_end = 1;
+    }
     if (b.rv != APR_SUCCESS) {
         rv = b.rv;
     }
     else if (status != yajl_status_ok) {
-        rv = syntax_fault(&b, yajl_get_bytes_consumed(yajl), 0);
+        rv = syntax_fault(&b, at_end ? json->len : yajl_get_bytes_consumed(yajl), at_end);
     }
     else if (yajl_complete_parse(yajl) != yajl_status_ok) {
         rv = b.rv != APR_SUCCESS ? b.rv : syntax_fault(&b, json->len, 1);

@@ -9,7 +9,7 @@
  * Duplicate names are found by the writer (canon.h), which has to sort them anyway.
  *
  * The grammar is yajl's. yajl takes some texts that are not JSON (vertical tab and form feed as blanks, overlong
- * UTF-8, surrogates, lone surrogate escapes); those are checked here.
+ * UTF-8, surrogates, lone surrogate escapes, an unfinished string behind the value); those are checked here.
  *
  * Where RFC 8259 leaves it to the reader (the i_ files of JSONTestSuite):
  *   numbers of any size, precision and exponent       taken: the lexeme is kept (jcs refuses what no double holds)

@@ -131,6 +131,14 @@ static void refusals_have_their_names(void **state)
     assert_refused(state, "{\"a\":1} x", "trailing-text");
     assert_refused(state, "{\"a\":1}{}", "trailing-text");
     assert_refused(state, "1 2", "trailing-text");
+    assert_refused(state, "{}\"", "trailing-text");
+    assert_refused(state, "[1]\"abc", "trailing-text");
+    assert_refused(state, "1 \"\\", "trailing-text");
+    assert_refused(state, "null \"\\u00", "trailing-text");
+    assert_refused(state, "{}tru", "trailing-text");
+    assert_refused(state, "{}-", "trailing-text");
+    assert_refused(state, "\"a\"1", "trailing-text");
+    assert_refused(state, "{}/", "trailing-text");
     assert_refused(state, "{\"a\":1", "truncated");
     assert_refused(state, "[\"abc", "truncated");
     assert_refused(state, "{\"a\":tr", "truncated");
