@@ -3,8 +3,8 @@ BENCH_PAYLOAD = $(OUT)/bench/bench_payload
 
 .PHONY: bench-payload
 bench-payload: $(BENCH_PAYLOAD)
-	$(BENCH_PAYLOAD)
+	@$(BENCH_PAYLOAD)
 
 $(BENCH_PAYLOAD): $(call objects,t/bench/bench_payload.c) $(CORE_OBJS)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)

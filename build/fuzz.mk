@@ -28,11 +28,11 @@ fuzz-run: $(FUZZERS)
 
 $(OUT)/fuzz/fuzz_%: $(OUT)/obj/t/fuzz/fuzz_%.o $(CORE_OBJS)
 	@mkdir -p $(@D)
-	$(CC) -fsanitize=fuzzer $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) -fsanitize=fuzzer $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
 fuzz-replay: $(REPLAYS)
 	@set -e; for name in $(FUZZ); do $(OUT)/fuzz/replay_$$name t/fuzz/corpus/$$name; done
 
 $(OUT)/fuzz/replay_%: $(OUT)/obj/t/fuzz/fuzz_%.o $(OUT)/obj/t/fuzz/replay.o $(CORE_OBJS)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
