@@ -93,7 +93,7 @@ subtest 'a body that another module has read' => sub {
     my $rows = $t->record_count;
     ran($t, 0, 'eaten', sub { problem($c->post('/eaten', key => fresh_key(), body => '{"amount":10}'), 'body-consumed') });
     is($t->record_count, $rows, 'no record');
-    ran($t, 0, 'eaten, chunked', sub { problem($c->post('/eaten', key => fresh_key(), chunks => ['{"amount":10}']), 'body-consumed') });
+    $t->httpd->expect_log(qr/IDEM\d+: another module has read the request body already/);
 };
 
 subtest 'a body that does not come to its end' => sub {

@@ -74,8 +74,8 @@ refused('a route without tenant', "<Location /x>\n    !IdempotencyRoute x\n    I
 refused('a route without principal', "<Location /x>\n    !IdempotencyRoute x\n    IdempotencyTenant server\n</Location>", $principal);
 refused('a route of the server without them', "!IdempotencyRoute auto", $tenant);
 refused('a directory with a route, without them', "<Directory /srv>\n    !IdempotencyRoute auto\n</Directory>", $tenant);
-refused('a principal of const: alone', "<Location /x>\n    IdempotencyRoute x\n    IdempotencyTenant server\n    !IdempotencyPrincipal const:everybody\n</Location>", qr/const/);
-refused('two consts', "<Location /x>\n    IdempotencyRoute x\n    IdempotencyTenant server\n    !IdempotencyPrincipal const:every const:body\n</Location>", qr/const/);
+refused('a principal of const: alone', "<Location /x>\n    !IdempotencyRoute x\n    IdempotencyTenant server\n    IdempotencyPrincipal const:everybody\n</Location>", qr/const/);
+refused('two consts', "<Location /x>\n    !IdempotencyRoute x\n    IdempotencyTenant server\n    IdempotencyPrincipal const:every const:body\n</Location>", qr/const/);
 refused('what a place beside it says does not count', "<Location /y>\n    IdempotencyTenant server\n    IdempotencyPrincipal user\n</Location>\n<Location /x>\n    !IdempotencyRoute x\n</Location>", $tenant);
 refused('what a place below says does not count', "<Location /x/below>\n    IdempotencyTenant server\n    IdempotencyPrincipal user\n</Location>\n<Location /x>\n    !IdempotencyRoute x\n</Location>", $tenant);
 refused('what another host says does not count',

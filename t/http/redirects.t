@@ -12,6 +12,9 @@ my $t = Idem::Test->new(backends => [qw(cgi fpm)], modules => ['actions'], confi
         spew("$root/htdocs/$file", slurp($t->backend->cgi), 0755);
     }
     spew("$root/htdocs/action/thing.act", "x\n", 0644);
+    spew("$root/htdocs/page.html", "sorry\n", 0644);
+    # Status and all else is as httpd has it already.
+    $t->backend->script('error.cgi', 'Idem::App::note($root, event => "effect", path => "/error"); print "Content-Type: text/plain\n\nsorry\n";');
     $t->backend->script('local.cgi', 'print "Location: /plain\n\n";');
     my $who = "    IdempotencyTenant server\n    IdempotencyPrincipal user\n";
     return join '', <<"CONF",
@@ -28,6 +31,11 @@ my $t = Idem::Test->new(backends => [qw(cgi fpm)], modules => ['actions'], confi
 DirectoryIndex index.cgi
 ScriptAlias "/inside" "\@CGI\@"
 ScriptAlias "/plain" "\@CGI\@"
+# Behind [PT] httpd asks the inner place who it is.
+<Location "/inside">
+    \@AUTH\@
+</Location>
+RewriteRule ^/unasked/(.*)\$ /plain/\$1 [PT]
 Action by-script /inside
 <Directory "$root/htdocs/action">
     AddHandler by-script .act
@@ -36,12 +44,19 @@ RewriteEngine On
 RewriteRule ^/pt/(.*)\$ /inside/\$1 [PT]
 RewriteRule ^/moved/(.*)\$ $root/app/cgi/app.cgi [H=cgi-script]
 ScriptAlias "/local" "$root/app/cgi/local.cgi"
+ScriptAlias "/error" "$root/app/cgi/error.cgi"
+<Location "/brokenplain">
+    ErrorDocument 404 /plain
+</Location>
+<Location "/brokenpage">
+    ErrorDocument 404 /page.html
+</Location>
 <Location "/broken">
-    ErrorDocument 404 /plain/error
+    ErrorDocument 404 /error
 </Location>
 CONF
         protected({ by => 'fpm' }, '/php', 'auto'),
-        (map { protected({ by => 'none' }, $_, 'auto') } qw(/fallback /index /action /pt /moved /local /broken)),
+        (map { protected({ by => 'none' }, $_, 'auto') } qw(/fallback /index /action /pt /moved /local /broken /brokenplain /brokenpage /unasked)),
         protected({ by => 'none' }, '/named/pt', 'named'), "RewriteRule ^/named/pt/(.*)\$ /inside/\$1 [PT]\n",
         # A route that only the inner place has.
         protected({ by => 'cgi' }, '/innerroute', 'inner'), "RewriteRule ^/outer\$ /innerroute [PT]\n";
@@ -98,6 +113,11 @@ subtest 'a name across [PT]' => sub {
     problem($c->post('/named/pt/b', body => '{}'), 'key-missing');
 };
 
+subtest 'behind [PT] nobody was asked who it is' => sub {
+    ran($t, 0, 'refused', sub { problem($c->post('/unasked/a', key => fresh_key(), body => '{}'), 'identity-missing') });
+    $t->httpd->expect_log(qr/IdempotencyPrincipal.*user/);
+};
+
 subtest 'a route that only the inner place has' => sub {
     my $key = fresh_key();
     my ($first, $second);
@@ -122,9 +142,21 @@ subtest 'C103 ErrorDocument' => sub {
         for (1 .. 2) {
             my $res = $c->post('/broken/x', key => $key, body => '{}');
             is($res->status, 404, 'not found');
-            is($res->json->{path}, '/plain/error', 'in the words of the script');
+            is($res->body, "sorry\n", 'in the words of the script');
             ok(!$res->replayed, 'nothing is replayed');
         }
+    });
+    is($t->record_count, $rows, 'no record');
+    ran($t, 0, 'a page words it', sub {
+        for (1 .. 2) {
+            my $res = $c->post('/brokenpage/x', key => $key, body => '{}');
+            is($res->status, 404, 'not found');
+            is($res->body, "sorry\n", 'in the words of the page');
+        }
+    });
+    is($t->record_count, $rows, 'no record');
+    ran($t, 2, 'a script words it as a success', sub {
+        ok(!$c->post('/brokenplain', key => $key, body => '{}')->replayed, 'nothing is replayed') for 1 .. 2;
     });
     is($t->record_count, $rows, 'no record');
 };
