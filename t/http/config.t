@@ -6,7 +6,7 @@ use Idem::Test;
 my $t = Idem::Test->new(start => 0, config => '');
 my $httpd = $t->httpd;
 my %dbd = (base => undef,
-    none => "\n", mysql => "DBDriver mysql\nDBDParams \"host=localhost\"\n",
+    none => "\n", foreign => "DBDriver sqlite3\nDBDParams /nowhere/db\n",
     unkept => $httpd->dbd_text($t->pg, 'web') =~ s/DBDPersist On/DBDPersist Off/r);
 
 # A protected place with further lines.
@@ -74,8 +74,8 @@ refused('a route without tenant', "<Location /x>\n    !IdempotencyRoute x\n    I
 refused('a route without principal', "<Location /x>\n    !IdempotencyRoute x\n    IdempotencyTenant server\n</Location>", $principal);
 refused('a route of the server without them', "!IdempotencyRoute auto", $tenant);
 refused('a directory with a route, without them', "<Directory /srv>\n    !IdempotencyRoute auto\n</Directory>", $tenant);
-refused('a principal of const: alone', "<Location /x>\n    !IdempotencyRoute x\n    IdempotencyTenant server\n    IdempotencyPrincipal const:everybody\n</Location>", qr/const/);
-refused('two consts', "<Location /x>\n    !IdempotencyRoute x\n    IdempotencyTenant server\n    IdempotencyPrincipal const:every const:body\n</Location>", qr/const/);
+refused('a principal of const: alone', "<Location /x>\n    IdempotencyRoute x\n    IdempotencyTenant server\n    !IdempotencyPrincipal const:everybody\n</Location>", qr/const/);
+refused('two consts', "<Location /x>\n    IdempotencyRoute x\n    IdempotencyTenant server\n    !IdempotencyPrincipal const:every const:body\n</Location>", qr/const/);
 refused('what a place beside it says does not count', "<Location /y>\n    IdempotencyTenant server\n    IdempotencyPrincipal user\n</Location>\n<Location /x>\n    !IdempotencyRoute x\n</Location>", $tenant);
 refused('what a place below says does not count', "<Location /x/below>\n    IdempotencyTenant server\n    IdempotencyPrincipal user\n</Location>\n<Location /x>\n    !IdempotencyRoute x\n</Location>", $tenant);
 refused('what another host says does not count',
@@ -94,7 +94,7 @@ taken('a route None needs nobody', "<Location /x>\n    IdempotencyRoute None\n</
 my $route = place() =~ s/IdempotencyRoute/!IdempotencyRoute/r;
 my $driver = qr/DBDriver/;
 refused('no DBDriver', $route, $driver, dbd => $dbd{none});
-refused('a foreign DBDriver', $route, $driver, dbd => $dbd{mysql});
+refused('a foreign DBDriver', $route, $driver, dbd => $dbd{foreign});
 refused('connections that are not kept', $route, qr/DBDPersist/, dbd => $dbd{unkept});
 refused('no mod_dbd at all', $route, qr/mod_dbd|DBDriver/, pg => undef);
 taken('none of it where nothing is protected', "Alias /x /y\n", dbd => $dbd{none});

@@ -122,10 +122,12 @@ sub command {
 
 sub start {
     my ($self) = @_;
+    my $times = $self->resumed;
     spew($self->conf_file, $self->config_text, 0644);
     $self->{pid} = spawn(cmd => $self->command('-DFOREGROUND'), session => 1, out => "$self->{root}/logs/stdout",
         dir => $self->{root}, env => $self->{env});
-    wait_for(sub { !alive($self->{pid}) or $self->answers }, 30) && alive($self->{pid})
+    # Before it says so it does not know its signals yet.
+    wait_for(sub { !alive($self->{pid}) or $self->resumed > $times && $self->answers }, 30) && alive($self->{pid})
         or die "httpd does not start:\n" . tail("$self->{root}/logs/stdout", 20) . tail($self->log_file, 20);
     return $self;
 }
