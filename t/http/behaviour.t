@@ -5,8 +5,8 @@ use Idem::Test;
 use JSON::PP ();
 
 my @rows = @{ JSON::PP->new->utf8->decode(slurp(source_dir() . '/t/vectors/behaviour-matrix/behaviour.json')) };
-# One child, so that the one that dies is the one that runs the application.
-my $t = Idem::Test->new(mpm_config => <<'MPM', config => join '',
+# One child of the event MPM, so that the one that dies is the one that runs the application.
+my $t = Idem::Test->new(mpm => 'event', mpm_config => <<'MPM', config => join '',
 ServerLimit 1
 StartServers 1
 ThreadsPerChild 25

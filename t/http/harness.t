@@ -3,7 +3,7 @@ use strict;
 use warnings;
 use Idem::Test;
 
-my $t = Idem::Test->new(module => 0, backends => [qw(cgi proxy fpm)], config => <<'CONF');
+my $t = Idem::Test->new(mpm => 'event', module => 0, backends => [qw(cgi proxy fpm)], config => <<'CONF');
 ScriptAlias "/cgi" "@CGI@"
 ProxyPass "/proxy" "@PROXY@/proxy"
 Alias "/php" "@PHP@"

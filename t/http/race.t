@@ -4,7 +4,7 @@ use warnings;
 use Idem::Test;
 
 my $config = protected('/charges', 'charges.create') . protected({ by => 'proxy' }, '/proxy', 'proxy');
-my $t = Idem::Test->new(backends => [qw(cgi proxy)], config => $config);
+my $t = Idem::Test->new(mpm => 'event', backends => [qw(cgi proxy)], config => $config);
 my $body = '{"amount":10}';
 
 # All of them at once, spread over the clients given.

@@ -27,7 +27,7 @@ for my $place (qw(/cgi /proxy /php/x)) {
             $t->backend->behave(status => $status, $location ? (header => "Location: $location") : ());
             my ($first, $second) = twice($place);
             is($first->status, $status, "$status as it was");
-            is_replay($second, $first, $status);
+            is_replay($second, $first, "status $status");
             is($second->header('Location'), $location, "$status: Location");
             is($second->{framing}, $first->{framing}, "$status: framing");
             is($second->reason, $first->reason, "$status: reason") if $status != 418;

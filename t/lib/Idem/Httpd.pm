@@ -30,13 +30,13 @@ MaxRequestWorkers 32
 CONF
 );
 
-# new(mpm => 'event' | 'prefork', modules => [names beside the base], config => text, mpm_config => text,
+# new(mpm => 'event' | 'prefork' (default event, or what IDEM_MPM says), modules => [names beside the base], config => text, mpm_config => text,
 #     pg => Idem::Postgres or undef (no store), db_user => role, dbd => text in place of the default DBD settings,
 #     module => 0 to leave mod_idempotency out, root => folder, env => {}, log_level => 'info')
 sub new {
     my ($class, %arg) = @_;
     my $self = bless {
-        mpm => 'event', modules => [], config => '', module => 1, log_level => 'info', env => {}, %arg,
+        mpm => $ENV{IDEM_MPM} || 'event', modules => [], config => '', module => 1, log_level => 'info', env => {}, %arg,
         port => free_port(), expected => [], allowed => [],
     }, $class;
     die "no such MPM: $self->{mpm}\n" unless $MPM{ $self->{mpm} };
