@@ -21,6 +21,8 @@
 #include "httpd/directives.h"
 #include "httpd/identity.h"
 #include "httpd/logging.h"
+#include "httpd/operation.h"
+#include "httpd/policy.h"
 #include "httpd/prepare.h"
 #include "httpd/recipe.h"
 #include "httpd/route.h"
@@ -41,7 +43,7 @@ static const command_rec directives[] = {
     AP_INIT_TAKE_ARGV("IdempotencyTrustEnv", idem_set_names, FIELD(trust_env), IN_SECTIONS,
                       "variables that a gateway in front wrote, not the client"),
     AP_INIT_TAKE1("IdempotencyNoIdentity", idem_set_choice, CHOICE(no_identity), IN_SECTIONS, "Reject"),
-    AP_INIT_TAKE1("IdempotencyMode", idem_set_choice, CHOICE(mode), IN_SECTIONS, "Off or Enforce"),
+    AP_INIT_TAKE1("IdempotencyMode", idem_set_choice, CHOICE(mode), IN_SECTIONS, "Off, Enforce or ReadOnly"),
     AP_INIT_TAKE1("IdempotencyKey", idem_set_choice, CHOICE(key), IN_SECTIONS, "Required or Optional"),
     AP_INIT_TAKE1("IdempotencyKeyHeader", idem_set_key_header, NULL, IN_SECTIONS, "the request field that has the key"),
     AP_INIT_TAKE1("IdempotencyKeySyntax", idem_set_choice, CHOICE(key_syntax), IN_SECTIONS, "strict or lenient"),
@@ -69,6 +71,8 @@ static const command_rec directives[] = {
                       "further response fields to keep for replay"),
     AP_INIT_TAKE1("IdempotencyReplayedHeader", idem_set_replayed_header, NULL, IN_SECTIONS,
                   "the response field that marks a replay, or None"),
+    AP_INIT_TAKE1("IdempotencyStatusPath", idem_set_status_path, NULL, IN_SECTIONS,
+                  "the path under which idempotency-operation answers, for the Link of 409 answers"),
     AP_INIT_FLAG("IdempotencyErrorMember", idem_set_flag, FIELD(error_member), IN_SECTIONS,
                  "Off to leave the member error out of problem bodies"),
     AP_INIT_FLAG("IdempotencyForwardKey", idem_set_flag, FIELD(forward_key), IN_SECTIONS,
@@ -154,6 +158,8 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_insert_filter(idem_capture_insert, NULL, before_security, APR_HOOK_REALLY_FIRST);
     ap_hook_insert_error_filter(idem_capture_insert_error, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_handler(idem_run, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    ap_hook_handler(idem_operation_handler, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_handler(idem_policy_handler, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_error_log(idem_run_watch_log, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_log_transaction(idem_run_finish, NULL, NULL, APR_HOOK_REALLY_FIRST);
 }

@@ -205,6 +205,10 @@ idem_verdict_e idem_machine_verdict(const idem_facts_t *facts)
     idem_verdict_e verdict = unfenced_verdict(facts);
     int runs = verdict == IDEM_VERDICT_RESERVE || verdict == IDEM_VERDICT_REUSE || verdict == IDEM_VERDICT_TAKE_OVER;
 
+    if (facts->read_only && (runs || verdict == IDEM_VERDICT_IN_PROGRESS || verdict == IDEM_VERDICT_MARK_UNKNOWN ||
+                             verdict == IDEM_VERDICT_OUTCOME_UNKNOWN)) {
+        return IDEM_VERDICT_WRITER_FENCED;
+    }
     return runs && !facts->writer_allowed ? IDEM_VERDICT_WRITER_FENCED : verdict;
 }
 

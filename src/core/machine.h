@@ -89,6 +89,7 @@ typedef struct idem_facts_t {
     int response_stored;
     int response_on_its_way;   /* settled by the backend, and the owner that holds the response is alive */
     int writer_allowed;        /* the mode and the writer epoch let this server reserve and take over */
+    int read_only;             /* IdempotencyMode ReadOnly: what is not final is not this server's to speak of */
 } idem_facts_t;
 
 /* The one place where a verdict is made. */

@@ -30,10 +30,15 @@ static void refuse_store(idem_ctx_t *ctx)
     ctx->answer.retry_after = RETRY_STORE;
 }
 
-/* Nothing may begin with this payload, and no record answers it. */
+/* Nothing may begin, and no record answers. */
 static void refuse_new(idem_ctx_t *ctx)
 {
-    idem_context_refuse(ctx, IDEM_PROBLEM_PAYLOAD_REJECTED, *ctx->look_only ? ctx->look_only : NULL);
+    if (ctx->look_only) {
+        idem_context_refuse(ctx, IDEM_PROBLEM_PAYLOAD_REJECTED, *ctx->look_only ? ctx->look_only : NULL);
+        return;
+    }
+    idem_context_refuse(ctx, IDEM_PROBLEM_WRITER_FENCED, NULL);
+    ctx->answer.retry_after = RETRY_STORE;
 }
 
 /*
@@ -42,7 +47,7 @@ static void refuse_new(idem_ctx_t *ctx)
  */
 static void without_store(request_rec *r, idem_ctx_t *ctx)
 {
-    if (ctx->server->store_failure != IDEM_FAILURE_OPEN || ctx->look_only) {
+    if (ctx->server->store_failure != IDEM_FAILURE_OPEN || ctx->look_only || ctx->conf->mode == IDEM_MODE_READ_ONLY) {
         refuse_store(ctx);
         return;
     }
@@ -86,7 +91,7 @@ static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store)
     wanted->tombstone = conf->tombstone;
     wanted->reuse_allowed = conf->reuse == IDEM_REUSE_ALLOW;
     wanted->body_limit = conf->max_snapshot;
-    wanted->may_write = !ctx->look_only;
+    wanted->may_write = !ctx->look_only && conf->mode != IDEM_MODE_READ_ONLY;
     return wanted;
 }
 
@@ -146,6 +151,7 @@ static idem_verdict_e judge(idem_ctx_t *ctx, const idem_reserve_t *wanted, const
     facts.response_stored = found->response_headers.octets && found->response_body.octets;
     facts.response_on_its_way = !found->response_headers.octets && found->owner_alive;
     facts.writer_allowed = 1;
+    facts.read_only = ctx->conf->mode == IDEM_MODE_READ_ONLY;
     return idem_machine_verdict(&facts);
 }
 

@@ -1,4 +1,3 @@
-#define CORE_PRIVATE
 #include "httpd/check.h"
 
 #include <apr_cstr.h>
@@ -11,15 +10,10 @@
 #include "httpd/config.h"
 #include "httpd/dbd.h"
 #include "httpd/logging.h"
+#include "httpd/sections.h"
 #include "httpd/sizing.h"
 
 APLOG_USE_MODULE(idempotency);
-
-/* A section of a server that may apply to a request: its path where that decides, and what it says. */
-typedef struct section_t {
-    const char *path;       /* NULL: cannot be told before a request comes (LocationMatch, Directory, If, Files) */
-    const idem_dir_t *conf;
-} section_t;
 
 static void complain(const ap_directive_t *directive, server_rec *s, const char *words)
 {
@@ -27,58 +21,8 @@ static void complain(const ap_directive_t *directive, server_rec *s, const char 
                  directive->line_num, directive->directive, directive->args, words);
 }
 
-static void add_section(apr_array_header_t *sections, const char *path, ap_conf_vector_t *vector)
-{
-    const idem_dir_t *conf = ap_get_module_config(vector, &idempotency_module);
-
-    if (conf) {
-        section_t *section = &APR_ARRAY_PUSH(sections, section_t);
-
-        section->path = path;
-        section->conf = conf;
-    }
-}
-
-static void add_inner(apr_array_header_t *sections, const core_dir_config *core)
-{
-    int i;
-
-    for (i = 0; core->sec_if && i < core->sec_if->nelts; i++) {
-        add_section(sections, NULL, APR_ARRAY_IDX(core->sec_if, i, ap_conf_vector_t *));
-    }
-    for (i = 0; core->sec_file && i < core->sec_file->nelts; i++) {
-        add_section(sections, NULL, APR_ARRAY_IDX(core->sec_file, i, ap_conf_vector_t *));
-    }
-}
-
-static void add_list(apr_array_header_t *sections, const apr_array_header_t *list, int paths_decide)
-{
-    int i;
-
-    for (i = 0; list && i < list->nelts; i++) {
-        ap_conf_vector_t *vector = APR_ARRAY_IDX(list, i, ap_conf_vector_t *);
-        const core_dir_config *core = ap_get_core_module_config(vector);
-        int decides = paths_decide && !core->r && !core->d_is_fnmatch;
-
-        add_section(sections, decides ? core->d : NULL, vector);
-        add_inner(sections, core);
-    }
-}
-
-static apr_array_header_t *sections_of(apr_pool_t *p, server_rec *s)
-{
-    apr_array_header_t *sections = apr_array_make(p, 16, sizeof(section_t));
-    core_server_config *core = ap_get_core_module_config(s->module_config);
-
-    add_section(sections, "", s->lookup_defaults);
-    add_inner(sections, ap_get_core_module_config(s->lookup_defaults));
-    add_list(sections, core->sec_url, 1);
-    add_list(sections, core->sec_dir, 0);
-    return sections;
-}
-
 /* May what `section` says apply to a request that `own` applies to? */
-static int may_merge(const section_t *section, const section_t *own)
+static int may_merge(const idem_section_t *section, const idem_section_t *own)
 {
     apr_size_t len;
 
@@ -103,7 +47,7 @@ static int only_constants(const apr_array_header_t *sources)
 }
 
 /* Is there a tenant, and a principal that says who it is, for the requests of this route? */
-static int check_identity(server_rec *s, const apr_array_header_t *sections, const section_t *own)
+static int check_identity(server_rec *s, const apr_array_header_t *sections, const idem_section_t *own)
 {
     int tenant = 0;
     int principal = 0;
@@ -111,7 +55,7 @@ static int check_identity(server_rec *s, const apr_array_header_t *sections, con
     int i;
 
     for (i = 0; i < sections->nelts; i++) {
-        const section_t *section = &APR_ARRAY_IDX(sections, i, section_t);
+        const idem_section_t *section = &APR_ARRAY_IDX(sections, i, idem_section_t);
 
         if (!may_merge(section, own)) {
             continue;
@@ -172,14 +116,14 @@ static int check_registry(apr_pool_t *pconf, server_rec *main_server, server_rec
 
 static int check_server(apr_pool_t *pconf, apr_pool_t *ptemp, server_rec *main_server, server_rec *s)
 {
-    apr_array_header_t *sections = sections_of(ptemp, s);
+    apr_array_header_t *sections = idem_sections_of(ptemp, s);
     idem_server_t *conf = idem_config_server(s);
     const idem_route_t *route = NULL;
     int sound = 1;
     int i;
 
     for (i = 0; i < sections->nelts; i++) {
-        const section_t *section = &APR_ARRAY_IDX(sections, i, section_t);
+        const idem_section_t *section = &APR_ARRAY_IDX(sections, i, idem_section_t);
 
         if (is_route(section->conf)) {
             route = section->conf->route;

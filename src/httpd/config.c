@@ -76,6 +76,7 @@ void *idem_config_merge_dir(apr_pool_t *p, void *outer, void *inner)
     MERGE_NUMBER(snapshot_body);
     MERGE_POINTER(snapshot_headers);
     MERGE_POINTER(replayed_header);
+    MERGE_POINTER(status_path);
     MERGE_NUMBER(error_member);
     MERGE_NUMBER(forward_key);
     MERGE_NUMBER(retention);

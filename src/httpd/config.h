@@ -55,7 +55,7 @@ typedef struct idem_outcome_rule_t {
     const ap_expr_info_t *expr; /* NULL: no condition */
 } idem_outcome_rule_t;
 
-enum { IDEM_MODE_OFF, IDEM_MODE_ENFORCE };
+enum { IDEM_MODE_OFF, IDEM_MODE_ENFORCE, IDEM_MODE_READ_ONLY };
 enum { IDEM_REUSE_REFUSE, IDEM_REUSE_ALLOW };
 enum { IDEM_FAILURE_CLOSED, IDEM_FAILURE_OPEN };
 
@@ -89,6 +89,7 @@ typedef struct idem_dir_t {
     int snapshot_body;
     const apr_array_header_t *snapshot_headers;
     const char *replayed_header;         /* "" for None */
+    const char *status_path;             /* where operations can be asked for; NULL: nowhere */
     int error_member;
     int forward_key;
     const apr_array_header_t *outcomes;  /* of idem_outcome_rule_t, inner sections first */

@@ -15,7 +15,7 @@ APLOG_USE_MODULE(idempotency);
 #define FIELD(conf, offset, type) (*(type *)((char *)(conf) + (offset)))
 
 static const char *const no_identity_words[] = {"Reject", NULL};
-static const char *const mode_words[] = {"Off", "Enforce", NULL};
+static const char *const mode_words[] = {"Off", "Enforce", "ReadOnly", NULL};
 static const char *const key_words[] = {"Optional", "Required", NULL};
 static const char *const key_syntax_words[] = {"strict", "lenient", NULL};
 static const char *const reuse_words[] = {"Refuse", "Allow", NULL};
@@ -296,6 +296,17 @@ const char *idem_set_replayed_header(cmd_parms *cmd, void *conf, const char *nam
         return fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a header name", name));
     }
     ((idem_dir_t *)conf)->replayed_header = apr_cstr_casecmp(name, "None") ? apr_pstrdup(cmd->pool, name) : "";
+    return NULL;
+}
+
+const char *idem_set_status_path(cmd_parms *cmd, void *conf, const char *path)
+{
+    size_t len = strlen(path);
+
+    if (path[0] != '/' || path[len - 1] != '/' || strpbrk(path, " <>\"?#\\")) {
+        return fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a path that begins and ends with /", path));
+    }
+    ((idem_dir_t *)conf)->status_path = apr_pstrdup(cmd->pool, path);
     return NULL;
 }
 

@@ -36,6 +36,7 @@ const char *idem_set_key_header(cmd_parms *cmd, void *conf, const char *name);
 const char *idem_set_key_length(cmd_parms *cmd, void *conf, const char *min, const char *max);
 const char *idem_set_key_pattern(cmd_parms *cmd, void *conf, const char *pattern);
 const char *idem_set_replayed_header(cmd_parms *cmd, void *conf, const char *name);
+const char *idem_set_status_path(cmd_parms *cmd, void *conf, const char *path);
 const char *idem_set_store(cmd_parms *cmd, void *conf, const char *name);
 const char *idem_set_store_timeout(cmd_parms *cmd, void *conf, const char *text);
 const char *idem_set_store_prepare(cmd_parms *cmd, void *conf, int on);

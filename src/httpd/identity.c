@@ -13,7 +13,7 @@ void idem_identity_before_authentication(request_rec *r, idem_ctx_t *ctx)
 {
     const idem_dir_t *conf = idem_config_dir(r);
 
-    if (!ctx->early_env && (ctx->phase == IDEM_PHASE_BOUND || conf->route)) {
+    if (!ctx->early_env && (ctx->phase == IDEM_PHASE_BOUND || conf->route || conf->tenant)) {
         ctx->early_env = apr_table_copy(ctx->pool, r->subprocess_env);
     }
 }

@@ -86,6 +86,10 @@ static int send_problem(request_rec *r, const idem_ctx_t *ctx)
     if (ctx->server->docs) {
         apr_table_setn(r->headers_out, "Link", idem_problem_link(r->pool, ctx->server->docs));
     }
+    if (ctx->conf->status_path && args.operation && type->status == HTTP_CONFLICT) {
+        apr_table_mergen(r->headers_out, "Link",
+                         apr_pstrcat(r->pool, "<", ctx->conf->status_path, args.operation, ">; rel=\"status\"", NULL));
+    }
     if (answer->location) {
         apr_table_setn(r->headers_out, "Location", answer->location);
     }

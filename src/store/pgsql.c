@@ -233,6 +233,7 @@ const idem_store_provider_t idem_store_pgsql = {
     idem_pgsql_dispatch,
     idem_pgsql_mark_unknown,
     idem_pgsql_withdraw,
+    idem_pgsql_cancel,
     find,
     find_operation,
     heartbeat,

@@ -152,3 +152,22 @@ idem_store_result_e idem_pgsql_mark_unknown(idem_store_t *store, const idem_reco
     idem_pg_add_text(&params, reason);
     return idem_pg_call_transition(store, &idem_pg_mark_unknown, &params, 0, deadline, p);
 }
+
+idem_store_result_e idem_pgsql_cancel(idem_store_t *store, const char *tenant, const unsigned char *operation,
+                                      int generation, const char *actor, apr_time_t deadline, apr_pool_t *p)
+{
+    idem_pg_params_t params;
+
+    /* as with a rejection: what an earlier generation may have done must not be forgotten */
+    if (!idem_machine_reject_removes(IDEM_STATE_RESERVED, generation, 0)) {
+        return IDEM_STORE_STALE;
+    }
+    idem_pg_params_begin(&params, p);
+    idem_pg_add_text(&params, tenant);
+    idem_pg_add_uuid(&params, operation);
+    idem_pg_add_int(&params, generation);
+    idem_pg_add_texts(&params, idem_machine_sources(IDEM_EVENT_CANCEL));
+    idem_pg_add_text(&params, idem_state_name(idem_machine_next(IDEM_STATE_RESERVED, IDEM_EVENT_CANCEL)));
+    idem_pg_add_text(&params, actor ? actor : ACTOR);
+    return idem_pg_call_transition(store, &idem_pg_cancel, &params, 0, deadline, p);
+}

@@ -239,6 +239,18 @@ const idem_pg_statement_t idem_pg_withdraw = {
     " EXISTS (SELECT 1 FROM idempotency_records r WHERE " OWN_TOKEN ")",
     1};
 
+/* $4 sources, $5 name of no state, $6 actor. */
+#define CANCELLABLE RECORD " AND r.status = ANY ($4) AND r.attempts = 0"
+
+const idem_pg_statement_t idem_pg_cancel = {
+    "idem_cancel", "tuiTtt",
+    "WITH old AS MATERIALIZED (SELECT r.status FROM idempotency_records r WHERE " CANCELLABLE " AND " IDEM_SQL_DURABLE LOCK
+    "),"
+    " del AS (DELETE FROM idempotency_records r USING old WHERE " RECORD " RETURNING true),"
+    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, $5, $6, 'cancelled' FROM old, del)"
+    " SELECT EXISTS (SELECT 1 FROM del), false, EXISTS (SELECT 1 FROM idempotency_records r WHERE " CANCELLABLE ")",
+    0};
+
 /* ---------------------------------------------------------------- looking, and being seen */
 
 const idem_pg_statement_t idem_pg_find = {

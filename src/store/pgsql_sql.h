@@ -72,6 +72,7 @@ extern const idem_pg_statement_t idem_pg_reuse;
 extern const idem_pg_statement_t idem_pg_dispatch;
 extern const idem_pg_statement_t idem_pg_mark_unknown;
 extern const idem_pg_statement_t idem_pg_withdraw;
+extern const idem_pg_statement_t idem_pg_cancel;
 extern const idem_pg_statement_t idem_pg_find;
 extern const idem_pg_statement_t idem_pg_find_operation;
 extern const idem_pg_statement_t idem_pg_heartbeat;

@@ -146,6 +146,10 @@ typedef struct idem_store_provider_t {
     /* Removes the row of an ambiguous reserve: by operation, token and generation. OK, NOT_FOUND, UNAVAILABLE ... */
     idem_store_result_e (*withdraw)(idem_store_t *, const char *tenant, const unsigned char *operation,
                                     const unsigned char *owner_token, int generation, apr_time_t deadline, apr_pool_t *);
+    /* Gives up a record that is RESERVED, whoever owns it: it is removed, and its owner's settlement will be refused.
+     * OK, NOT_FOUND, STALE (another state), BUSY (a backend is committing), UNAVAILABLE, AMBIGUOUS */
+    idem_store_result_e (*cancel)(idem_store_t *, const char *tenant, const unsigned char *operation, int generation,
+                                  const char *actor, apr_time_t deadline, apr_pool_t *);
     /* One record by its scope, or by its operation id. OK, NOT_FOUND, UNAVAILABLE, AMBIGUOUS (no answer) */
     idem_store_result_e (*find)(idem_store_t *, const idem_scope_t *, idem_record_t **, apr_time_t deadline, apr_pool_t *);
     idem_store_result_e (*find_operation)(idem_store_t *, const char *tenant /* or NULL */, const unsigned char *operation,

@@ -91,6 +91,22 @@ static idem_verdict_e contract_verdict(const idem_facts_t *f)
     return f->writer_allowed ? IDEM_VERDICT_TAKE_OVER : IDEM_VERDICT_WRITER_FENCED;
 }
 
+/* A read-only server speaks of finals, and writes nothing. */
+static void check_read_only(idem_facts_t f, idem_verdict_e otherwise)
+{
+    idem_verdict_e verdict;
+
+    f.read_only = 1;
+    verdict = idem_machine_verdict(&f);
+    if (runs(otherwise) || otherwise == IDEM_VERDICT_WRITER_FENCED || otherwise == IDEM_VERDICT_IN_PROGRESS ||
+        otherwise == IDEM_VERDICT_MARK_UNKNOWN || otherwise == IDEM_VERDICT_OUTCOME_UNKNOWN) {
+        assert_int_equal(verdict, IDEM_VERDICT_WRITER_FENCED);
+    }
+    else {
+        assert_int_equal(verdict, otherwise);
+    }
+}
+
 /* What must never be, however the order is written. */
 static void check_safety(const idem_facts_t *f, idem_verdict_e verdict)
 {
@@ -124,7 +140,7 @@ static void every_combination_of_facts(void **state)
                 for (bits = 0; bits < 512; bits++) {
                     idem_facts_t f = {(idem_state_e)s, (idem_effect_e)record, (idem_effect_e)route,
                                       bits & 1, bits >> 1 & 1, bits >> 2 & 1, bits >> 3 & 1, bits >> 4 & 1,
-                                      bits >> 5 & 1, bits >> 6 & 1, bits >> 7 & 1, bits >> 8 & 1};
+                                      bits >> 5 & 1, bits >> 6 & 1, bits >> 7 & 1, bits >> 8 & 1, 0};
                     idem_verdict_e verdict;
 
                     /* only finals and lapsed reservations expire */
@@ -134,6 +150,7 @@ static void every_combination_of_facts(void **state)
                     verdict = idem_machine_verdict(&f);
                     assert_int_equal(verdict, contract_verdict(&f));
                     check_safety(&f, verdict);
+                    check_read_only(f, verdict);
                 }
             }
         }
