@@ -6,6 +6,7 @@
 
 #include <apr_general.h>
 #include <apr_hash.h>
+#include <apr_lib.h>
 #include <apr_strings.h>
 
 #include "core/uuid.h"
@@ -26,10 +27,10 @@ static char *decode(apr_pool_t *p, const char *text, apr_size_t *len)
     char *to = decoded;
 
     for (; *text; text++) {
-        unsigned octet;
+        if (*text == '%' && apr_isxdigit(text[1]) && apr_isxdigit(text[2])) {
+            const char octet[3] = {text[1], text[2], '\0'};
 
-        if (*text == '%' && sscanf(text + 1, "%2x", &octet) == 1) {
-            *to++ = (char)octet;
+            *to++ = (char)strtol(octet, NULL, 16);
             text += 2;
         }
         else {
