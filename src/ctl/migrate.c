@@ -92,7 +92,8 @@ static int current_version(idem_ctl_t *ctl)
         return -1;
     }
     value = query_value(ctl, "SELECT 1 FROM pg_class WHERE relname = 'idempotency_control'"
-                             " AND relnamespace = current_schema()::regnamespace", &failed);
+                             " AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())",
+                        &failed);
     if (failed || !value) {
         return failed ? -1 : 0;
     }

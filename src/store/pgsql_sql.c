@@ -10,7 +10,9 @@
  * One snapshot, one commit, no wait. What old did not find is explained afterwards, from the same statement where
  * that is cheap, by a second one where the first is frequent.
  */
-#define RECORD "r.tenant_id = $1 AND r.operation_id = $2 AND r.owner_generation = $3"
+/* The collation chooses the index; see 001-registry.sql. */
+#define OPERATION "r.operation_id = $2 AND r.tenant_id = $1 COLLATE \"POSIX\""
+#define RECORD OPERATION " AND r.owner_generation = $3"
 #define LOCK " FOR UPDATE OF r SKIP LOCKED"
 #define EVENT "INSERT INTO idempotency_events (tenant_id, operation_id, generation, from_status, to_status, actor, reason)"
 
@@ -141,7 +143,7 @@ const idem_pg_statement_t idem_pg_settle_why = {
     "idem_settle_why", "tubi",
     "SELECT r.status, r.owner_generation,"
     " r.response_digest IS NOT DISTINCT FROM $3 AND r.response_code IS NOT DISTINCT FROM $4"
-    " FROM idempotency_records r WHERE r.tenant_id = $1 AND r.operation_id = $2",
+    " FROM idempotency_records r WHERE " OPERATION,
     1};
 
 /* ---------------------------------------------------------------- other transitions */
@@ -164,8 +166,7 @@ const idem_pg_statement_t idem_pg_take_over = {
     " FROM old WHERE " RECORD " RETURNING true),"
     " ev AS (" EVENT " SELECT $1, $2, $3 + 1, old.status, $6, $14, 'taken over' FROM old, upd)"
     " SELECT EXISTS (SELECT 1 FROM upd),"
-    " EXISTS (SELECT 1 FROM idempotency_records r WHERE r.tenant_id = $1 AND r.operation_id = $2"
-    " AND r.owner_generation = $3 + 1 AND r.owner_token = $8 AND r.settled_at IS NULL),"
+    " EXISTS (SELECT 1 FROM idempotency_records r WHERE " OPERATION " AND r.owner_generation = $3 + 1 AND r.owner_token = $8 AND r.settled_at IS NULL),"
     " EXISTS (SELECT 1 FROM idempotency_records r WHERE " TAKEABLE "),"
     " " IDEM_SQL_UNFENCED("$12", "$13") ", " IDEM_SQL_PRESENT("$7", "$9"),
     1};
@@ -190,7 +191,7 @@ const idem_pg_statement_t idem_pg_reuse = {
     " ev AS (" EVENT " SELECT $1, $2, $3 + 1, old.status, $5, $13, 'key used again by operation ' || $14::text"
     " FROM old, upd)"
     " SELECT EXISTS (SELECT 1 FROM upd),"
-    " EXISTS (SELECT 1 FROM idempotency_records r WHERE r.tenant_id = $1 AND r.operation_id = $14"
+    " EXISTS (SELECT 1 FROM idempotency_records r WHERE r.operation_id = $14 AND r.tenant_id = $1 COLLATE \"POSIX\""
     " AND r.owner_generation = $3 + 1 AND r.owner_token = $7 AND r.settled_at IS NULL),"
     " EXISTS (SELECT 1 FROM idempotency_records r WHERE " REUSABLE "),"
     " " IDEM_SQL_UNFENCED("$11", "$12") ", " IDEM_SQL_PRESENT("$6", "$8"),

@@ -6,7 +6,7 @@
 #include <apr_strings.h>
 
 /* Connects by the deadline, or not. */
-static PGconn *connect_by(const char *conninfo, apr_time_t deadline)
+static PGconn *connect_by(const char *conninfo, apr_time_t deadline, char *message, apr_size_t size)
 {
     PGconn *native = PQconnectStart(conninfo);
     PostgresPollingStatusType wanted = PGRES_POLLING_WRITING;
@@ -21,6 +21,7 @@ static PGconn *connect_by(const char *conninfo, apr_time_t deadline)
         wanted = PQconnectPoll(native);
     }
     if (wanted != PGRES_POLLING_OK) {
+        apr_snprintf(message, size, "no connection: %s", PQerrorMessage(native));
         PQfinish(native);
         return NULL;
     }
@@ -30,7 +31,8 @@ static PGconn *connect_by(const char *conninfo, apr_time_t deadline)
 static apr_status_t borrow(void *baton, apr_time_t deadline, idem_conn_t **conn)
 {
     source_t *source = baton;
-    const char *message = "no connection";
+    char reason[400] = "";
+    const char *message = reason;
     idem_conn_t *fresh = NULL;
     apr_pool_t *pool;
 
@@ -46,7 +48,7 @@ static apr_status_t borrow(void *baton, apr_time_t deadline, idem_conn_t **conn)
     apr_pool_create(&pool, NULL);
     fresh = apr_pcalloc(pool, sizeof(*fresh));
     fresh->pool = pool;
-    fresh->native = connect_by(source->conninfo, deadline);
+    fresh->native = connect_by(source->conninfo, deadline, reason, sizeof(reason));
     if (!fresh->native
         || idem_pgsql_make_ready(source->store, fresh, deadline, pool, &message) != IDEM_PGSQL_READY) {
         apr_thread_mutex_lock(source->mutex);

@@ -11,6 +11,7 @@ use IO::Select;
 use IPC::Open3 ();
 use Idem::Postgres;
 use Idem::Util;
+use Scalar::Util ();
 use Test::More;
 
 our @EXPORT = (@Test::More::EXPORT, @Idem::Util::EXPORT, qw(ctl migrated uuid));
@@ -48,7 +49,9 @@ sub new {
     close $log;
     $to->autoflush(1);
     @$self{qw(pid to from)} = ($pid, $to, $from);
-    at_end(sub { $self->end });
+    my $weak = $self;
+    Scalar::Util::weaken($weak);
+    at_end(sub { $weak->end if $weak });
     $self->call('set', %{ $arg{set} }) if $arg{set};
     if ($arg{heartbeat} // 1) {
         my $beat = $self->call('heartbeat');
@@ -56,6 +59,8 @@ sub new {
     }
     return $self;
 }
+
+sub DESTROY { local ($?, $@, $!); $_[0]->end }
 
 sub end {
     my ($self) = @_;
