@@ -1,8 +1,8 @@
 # make test      what is missing is installed, then units, model and everything over HTTP
 # make units     the units alone
-# make http      the HTTP and fault tests alone; TESTS="t/http/key.t" for some of them
+# make http      the store, HTTP and fault tests alone; TESTS="t/http/key.t" for some of them
 
-TESTS ?= $(wildcard t/http t/fault)
+TESTS ?= $(wildcard t/store t/http t/fault)
 JOBS  ?= 2
 
 .PHONY: deps units http test
@@ -25,7 +25,7 @@ units: $(UNITS) $(LOCALES)
 	done
 	@echo "units: $(words $(UNITS)) programs passed"
 
-http: all t/node_modules
+http: all store-driver t/node_modules
 	IDEM_OUT=$(abspath $(OUT)) $(PROVE) -It/lib -j$(JOBS) $(TESTS)
 
 # Client libraries that the tests drive, as the lock file says. npm takes the registry that it is configured for.
