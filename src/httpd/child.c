@@ -9,6 +9,7 @@
 
 #include <apr_atomic.h>
 #include <apr_thread_proc.h>
+#include <ap_mpm.h>
 #include <httpd.h>
 #include <http_log.h>
 
@@ -181,7 +182,9 @@ static void *APR_THREAD_FUNC tend(apr_thread_t *thread, void *data)
 
     apr_pool_create(&p, apr_thread_pool_get(thread));
     while (!apr_atomic_read32(&child->stop)) {
-        apr_time_t again = idem_conns_tend(child->conns, &child->store);
+        /* whose backend runs must be seen alive, and what was left undone is to be done, whether requests come or not */
+        int needed = apr_atomic_read32(&child->running) || idem_chores_any(child->chores);
+        apr_time_t again = idem_conns_tend(child->conns, &child->store, needed);
 
         beat(child, p);
         check_size(child);
@@ -263,6 +266,17 @@ static void fill_store(idem_child_store_t *child, const idem_server_t *conf)
     child->own.log = log_for_thread;
 }
 
+/* All threads of this child but an eighth, which an outage of the registry leaves to other requests. */
+static int most_busy(void)
+{
+    int threads = 0;
+
+    if (ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads) != APR_SUCCESS || threads < 2) {
+        return 0;
+    }
+    return threads - (threads < 8 ? 1 : threads / 8);
+}
+
 static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, apr_interval_time_t lease)
 {
     idem_child_store_t *child = apr_pcalloc(pchild, sizeof(*child));
@@ -274,8 +288,8 @@ static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, a
     child->interval = child->lease / 4;
     child->interval = child->interval > LONGEST_HEARTBEAT ? LONGEST_HEARTBEAT : child->interval;
     child->chores = chores;
-    child->conns = idem_conns_create(pchild, conf->registry, conf->dbd.params, conf->dbd.most, idem_config_timeout(conf),
-                                     wake, child);
+    child->conns = idem_conns_create(pchild, conf->registry, conf->dbd.params, conf->dbd.most, most_busy(),
+                                     idem_config_timeout(conf), wake, child);
     if (!child->conns || !chores || !open_pipe(child->wake) || !open_pipe(child->done) ||
         idem_uuid_v7(child->store.owner, apr_time_now()) != APR_SUCCESS) {
         return NULL;

@@ -194,3 +194,13 @@ int idem_chores_left(idem_chores_t *chores)
     apr_thread_mutex_unlock(chores->lock);
     return left;
 }
+
+int idem_chores_any(idem_chores_t *chores)
+{
+    int any;
+
+    apr_thread_mutex_lock(chores->lock);
+    any = chores->queue != NULL;
+    apr_thread_mutex_unlock(chores->lock);
+    return any;
+}

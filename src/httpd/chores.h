@@ -34,7 +34,8 @@ int idem_chores_add(idem_chores_t *chores, const idem_chore_t *chore, const char
  */
 apr_time_t idem_chores_work(idem_chores_t *chores, idem_store_t *store, apr_pool_t *p, int all);
 
-/* How many are left whose record is still live. */
+/* How many are left whose record is still live; and is there any at all, also one whose record may yet show? */
 int idem_chores_left(idem_chores_t *chores);
+int idem_chores_any(idem_chores_t *chores);
 
 #endif

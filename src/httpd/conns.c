@@ -9,7 +9,8 @@
 
 APLOG_USE_MODULE(idempotency);
 
-#define MOST_DOUBTS 3 /* statements in a row without an answer: then nobody waits any more */
+#define SILENCE     apr_time_from_msec(250) /* of a store: then only so many threads wait for it */
+#define MOST_DOUBTS 3                       /* statements in a row without an answer: then nobody waits */
 
 void idem_conns_away(idem_conns_t *conns, idem_pgsql_ready_e reason, const char *message)
 {
@@ -41,6 +42,19 @@ static int is_in_vain(const idem_conns_t *conns, int own)
            (none && conns->opening_since && apr_time_now() - conns->opening_since > conns->patience);
 }
 
+static int busy(const idem_conns_t *conns)
+{
+    return conns->waiting + conns->open - conns->idle_count - conns->broken_count;
+}
+
+/* Has nobody had an answer for a while, with too many waiting for one? Under the lock. */
+static int is_crowded(const idem_conns_t *conns)
+{
+    apr_time_t since = conns->last_good > conns->busy_since ? conns->last_good : conns->busy_since;
+
+    return conns->most_busy && busy(conns) >= conns->most_busy && apr_time_now() - since >= SILENCE;
+}
+
 /*
  * While the store is away one request at a time, and not too often, has the owner thread try at once and waits for what
  * comes of it: so the first request after an outage is served. Not where an attempt takes long: then all are refused
@@ -66,23 +80,23 @@ static void try_again(idem_conns_t *conns, apr_time_t deadline)
 
 static apr_status_t borrow(idem_conns_t *conns, apr_time_t deadline, int own, idem_conn_t **conn)
 {
-    apr_status_t rv = APR_SUCCESS;
-
     apr_thread_mutex_lock(conns->lock);
     if (!own) {
+        conns->busy_since = busy(conns) ? conns->busy_since : apr_time_now();
         try_again(conns, deadline);
     }
     while (is_in_vain(conns, own) || !conns->idle_count || (!own && apr_time_now() >= conns->fresh_until)) {
         apr_interval_time_t left = deadline - apr_time_now();
-        int vain = is_in_vain(conns, own);
+        int vain = is_in_vain(conns, own) || (!own && is_crowded(conns));
 
-        if (left <= 0 || rv == APR_TIMEUP || vain) {
+        if (left <= 0 || vain) {
             apr_thread_mutex_unlock(conns->lock);
             return vain ? APR_ECONNREFUSED : APR_TIMEUP;
         }
         conns->waiting++;
         conns->wake(conns->wake_baton);
-        rv = apr_thread_cond_timedwait(conns->changed, conns->lock, left);
+        /* the crowd is looked at again */
+        apr_thread_cond_timedwait(conns->changed, conns->lock, left < SILENCE || own ? left : SILENCE);
         conns->waiting--;
     }
     *conn = &conns->idle[--conns->idle_count]->conn;
@@ -141,7 +155,7 @@ static void give_back_broken(void *baton, idem_conn_t *conn, const char *reason)
     conns->wake(conns->wake_baton);
 }
 
-idem_conns_t *idem_conns_create(apr_pool_t *pchild, server_rec *registry, const char *params, int most,
+idem_conns_t *idem_conns_create(apr_pool_t *pchild, server_rec *registry, const char *params, int most, int most_busy,
                                 apr_interval_time_t patience, idem_conns_wake_fn wake, void *baton)
 {
     idem_conns_t *conns = apr_pcalloc(pchild, sizeof(*conns));
@@ -150,6 +164,7 @@ idem_conns_t *idem_conns_create(apr_pool_t *pchild, server_rec *registry, const 
     conns->params = params;
     conns->grown = 1;
     conns->most = most > IDEM_CONNS_MOST ? IDEM_CONNS_MOST : most;
+    conns->most_busy = most_busy;
     conns->patience = patience;
     conns->wake = wake;
     conns->wake_baton = baton;

@@ -20,10 +20,11 @@ typedef struct idem_conns_t idem_conns_t;
 typedef void (*idem_conns_wake_fn)(void *baton);
 
 /*
- * params: DBDParams of that server. most: connections at a time, 1 upwards. patience: how long opening one may take.
- * NULL where there is no memory or no lock to be had.
+ * params: DBDParams of that server. most: connections at a time, 1 upwards. most_busy: so many request threads may be
+ * waiting for a store that has not answered anybody for a while, the others are refused and so stay free for requests
+ * without a key; 0: any number. patience: how long opening a connection may take. NULL where there is no memory or no lock to be had.
  */
-idem_conns_t *idem_conns_create(apr_pool_t *pchild, server_rec *registry, const char *params, int most,
+idem_conns_t *idem_conns_create(apr_pool_t *pchild, server_rec *registry, const char *params, int most, int most_busy,
                                 apr_interval_time_t patience, idem_conns_wake_fn wake, void *baton);
 
 /* The source for request threads, and the one for the owner thread, which needs no fresh heartbeat. */
@@ -31,10 +32,11 @@ const idem_conn_source_t *idem_conns_source(idem_conns_t *conns);
 const idem_conn_source_t *idem_conns_own_source(idem_conns_t *conns);
 
 /*
- * By the owner thread only: ends broken connections, opens what is wanted, gives back what is idle. Blocks as long as
+ * By the owner thread only: ends broken connections, opens what is wanted, gives back what is idle. needed: it wants to
+ * have one for itself. Blocks as long as
  * mod_dbd does. Returns when it wants to be called again, apr_time_now() + something.
  */
-apr_time_t idem_conns_tend(idem_conns_t *conns, idem_store_t *store);
+apr_time_t idem_conns_tend(idem_conns_t *conns, idem_store_t *store, int needed);
 
 /*
  * The breaker. It opens where no connection is to be had, where several statements in a row had no answer, or where

@@ -30,6 +30,7 @@ struct idem_conns_t {
     apr_thread_mutex_t *lock;
     apr_thread_cond_t *changed;       /* something was given back, opened, or it became known that the store is away */
     int most;
+    int most_busy;                    /* threads that may be with a store that is silent; 0: any number */
     int open;                         /* lent, idle and broken ones */
     int waiting;
     idem_conns_entry_t *idle[IDEM_CONNS_MOST];
@@ -44,6 +45,7 @@ struct idem_conns_t {
     int doubts;                       /* statements without an answer since the last one that had one */
     int grown;                        /* 0: it was said that no further connection can be had */
     apr_time_t last_good;             /* when a connection last came back in order */
+    apr_time_t busy_since;            /* when a request thread last came and found no other there */
     apr_time_t opening_since;         /* 0: nobody is connecting */
     apr_time_t next_attempt;
     apr_interval_time_t backoff;

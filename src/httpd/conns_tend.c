@@ -159,20 +159,30 @@ static idem_conns_entry_t *take_unwanted(idem_conns_t *conns, int *cut)
     return entry;
 }
 
-/* Is another connection wanted now? While the store is away or in doubt, one is, until somebody gets through. */
-static int wants_one(idem_conns_t *conns)
+/*
+ * Is another connection wanted? By those who wait, by the owner thread, and, while the store is away or in doubt, until
+ * somebody gets through. Under the lock.
+ */
+static int wants_one(const idem_conns_t *conns, int needed)
 {
-    int wanted;
-
-    apr_thread_mutex_lock(conns->lock);
-    wanted = !conns->closed && conns->open < conns->most && conns->waiting > conns->idle_count;
-    wanted |= !conns->closed && (conns->away || conns->doubts) && !conns->idle_count && conns->open < conns->most;
-    wanted &= apr_time_now() >= conns->next_attempt;
-    apr_thread_mutex_unlock(conns->lock);
-    return wanted;
+    if (conns->closed || conns->open >= conns->most) {
+        return 0;
+    }
+    return conns->waiting > conns->idle_count || (!conns->idle_count && (conns->away || conns->doubts)) ||
+           (needed && !conns->open);
 }
 
-apr_time_t idem_conns_tend(idem_conns_t *conns, idem_store_t *store)
+static int may_open_one(idem_conns_t *conns, int needed)
+{
+    int may;
+
+    apr_thread_mutex_lock(conns->lock);
+    may = wants_one(conns, needed) && apr_time_now() >= conns->next_attempt;
+    apr_thread_mutex_unlock(conns->lock);
+    return may;
+}
+
+apr_time_t idem_conns_tend(idem_conns_t *conns, idem_store_t *store, int needed)
 {
     idem_conns_entry_t *entry;
     apr_time_t again;
@@ -181,15 +191,12 @@ apr_time_t idem_conns_tend(idem_conns_t *conns, idem_store_t *store)
     while ((entry = take_unwanted(conns, &cut)) != NULL) {
         end_connection(conns, entry, cut);
     }
-    if (wants_one(conns)) {
+    if (may_open_one(conns, needed)) {
         open_one(conns, store);
     }
     apr_thread_mutex_lock(conns->lock);
     again = apr_time_now() + FAR_AWAY;
-    if ((conns->away || conns->doubts) && !conns->idle_count && conns->open < conns->most) {
-        again = conns->next_attempt;
-    }
-    else if (conns->waiting > conns->idle_count && conns->open < conns->most) {
+    if (wants_one(conns, needed)) {
         again = conns->next_attempt;
     }
     else if (conns->idle_count > IDLE_KEEP) {

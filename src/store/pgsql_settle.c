@@ -206,8 +206,9 @@ idem_store_result_e idem_pgsql_withdraw(idem_store_t *store, const char *tenant,
                                         const unsigned char *owner_token, int generation, apr_time_t deadline,
                                         apr_pool_t *p)
 {
-    /* This generation has done nothing. The first one leaves nothing behind; of a later one the earlier ones' doing
-     * stays what it was, and only the lease is over. */
+    /* This generation has done nothing. The first one leaves nothing behind. A later one of external effect came from
+     * RESERVED or from a tombstone, and is as free as that; of the other modes, what earlier ones did stays as it was.
+     * Either way the lease is over. */
     idem_event_e event = generation == 1 ? IDEM_EVENT_REJECT : IDEM_EVENT_RELEASE;
     idem_store_result_e result;
     idem_pg_params_t params;
@@ -221,8 +222,8 @@ idem_store_result_e idem_pgsql_withdraw(idem_store_t *store, const char *tenant,
     idem_pg_add_text(&params, idem_state_name(IDEM_STATE_NONE));
     idem_pg_add_text(&params, "httpd");
     idem_pg_add_texts(&params, idem_machine_sources(event));
-    idem_pg_add_text(&params, event == IDEM_EVENT_REJECT ? idem_state_name(idem_machine_next(IDEM_STATE_EXECUTING, event))
-                                                         : NULL);
+    idem_pg_add_text(&params, idem_state_name(idem_machine_next(IDEM_STATE_EXECUTING, IDEM_EVENT_REJECT)));
+    idem_pg_add_text(&params, generation == 1 ? NULL : idem_effect_name(IDEM_EFFECT_EXTERNAL));
     result = idem_pg_call_transition(store, &idem_pg_withdraw, &params, 1, deadline, p);
     return result == IDEM_STORE_STALE ? IDEM_STORE_NOT_FOUND : result;
 }

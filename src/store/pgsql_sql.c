@@ -222,19 +222,20 @@ const idem_pg_statement_t idem_pg_mark_unknown = {
     " EXISTS (SELECT 1 FROM idempotency_records r WHERE " STILL_OWNED " AND " IDEM_SQL_LAPSED ")",
     1};
 
-/* $4 token, $5 states that may go, $6 name of no state, $7 actor, $8 sources, $9 status where it stays, null for the
- * one it has. What may not go loses its owner. */
+/* $4 token, $5 states that may go, $6 name of no state, $7 actor, $8 sources, $9 status where it stays, in the effect
+ * mode $10 or, if that is null, in all; else it keeps the one it has. What may not go loses its owner. */
 #define OWN_TOKEN RECORD " AND r.owner_token = $4 AND r.status = ANY ($8)"
 
 const idem_pg_statement_t idem_pg_withdraw = {
-    "idem_withdraw", "tuiuTttTt",
-    "WITH old AS MATERIALIZED (SELECT r.status, r.status = ANY ($5) AND r.attempts = 0 AS goes"
+    "idem_withdraw", "tuiuTttTtt",
+    "WITH old AS MATERIALIZED (SELECT r.status, r.status = ANY ($5) AND r.attempts = 0 AS goes,"
+    " CASE WHEN $10 IS NULL OR r.effect_mode = $10 THEN $9 ELSE r.status END AS stays"
     " FROM idempotency_records r WHERE " OWN_TOKEN " AND " IDEM_SQL_DURABLE LOCK "),"
     " del AS (DELETE FROM idempotency_records r USING old WHERE " RECORD " AND old.goes RETURNING true),"
-    " upd AS (UPDATE idempotency_records r SET owner = NULL, status = coalesce($9, r.status), outcome = NULL,"
+    " upd AS (UPDATE idempotency_records r SET owner = NULL, status = old.stays, outcome = NULL,"
     " settled_at = NULL, sweep_at = CASE WHEN r.settled_at IS NULL THEN r.sweep_at"
     " ELSE " IDEM_SQL_SWEEP_AT("r.retention", "r.lease") " END FROM old WHERE " RECORD " AND NOT old.goes RETURNING true),"
-    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, CASE WHEN old.goes THEN $6 ELSE coalesce($9, old.status) END, $7,"
+    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, CASE WHEN old.goes THEN $6 ELSE old.stays END, $7,"
     " 'withdrawn: its reserve had no answer' FROM old)"
     " SELECT EXISTS (SELECT 1 FROM del) OR EXISTS (SELECT 1 FROM upd), false,"
     " EXISTS (SELECT 1 FROM idempotency_records r WHERE " OWN_TOKEN ")",
