@@ -15,6 +15,7 @@ package Idem::Wire;
 #       'hold'     it does not reach the server until ->release, whatever the client has done meanwhile
 #       'silent'   it reaches the server, whose answer stays here until ->release
 #   $wire->hits              how often a rule has fired
+#   $wire->connections       how many there are
 
 use strict;
 use warnings;
@@ -69,7 +70,13 @@ sub cut { $_[0]->ask('cut') }
 sub on { my ($self, $name, $what, %arg) = @_; $self->ask(on => $name, $what, $arg{times} // 1) }
 sub release { $_[0]->ask('release') }
 sub hits { $_[0]->ask('hits') }
-sub connections { $_[0]->ask('connections') }
+
+# How many connections clients have open to the wire, as the kernel counts them.
+sub connections {
+    my ($self) = @_;
+    my $port = sprintf '%04X', $self->{port};
+    return scalar grep { (split)[2] =~ /:$port\z/ && (split)[3] eq '01' } split /\n/, slurp('/proc/net/tcp');
+}
 
 # ---------------------------------------------------------------- the other process
 
@@ -119,7 +126,6 @@ sub command {
     elsif ($verb eq 'cut') { end($w, $_) for my @all = values %{ $w->{pairs} } }
     elsif ($verb eq 'on') { $w->{rules}{ $arg[0] } = { what => $arg[1], times => $arg[2] } }
     elsif ($verb eq 'hits') { $answer = $w->{hits} }
-    elsif ($verb eq 'connections') { $answer = keys(%{ $w->{pairs} }) / 2 }
     elsif ($verb eq 'release') {
         for my $pair (my @all = values %{ $w->{pairs} }) {
             put($pair->{server}, delete $pair->{held}) if $pair->{held};
