@@ -38,6 +38,7 @@ struct idem_conns_t {
     idem_conns_entry_t *broken[IDEM_CONNS_MOST];
     int broken_count;
     int away;                         /* the breaker is open: request threads are refused at once */
+    int failed_once;                  /* the last attempt failed quickly: the next one decides */
     int closed;
     int trial;                        /* a request waits for the next attempt, the only one while away */
     unsigned failures;                /* of attempts to use the store again */

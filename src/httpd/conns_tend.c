@@ -55,21 +55,28 @@ static idem_conns_entry_t *connect_entry(idem_conns_t *conns, const char **messa
     return entry;
 }
 
-/* No connection came about. With others open that is a lack and no outage: they serve on. */
+/*
+ * No connection came about. With others open that is a lack and no outage: they serve on. One quick failure is no
+ * outage either: a server that restarts ends even connections that it has just taken.
+ */
 static void report_failure(idem_conns_t *conns, idem_pgsql_ready_e reason, const char *message)
 {
     int serving;
     int first;
+    int once;
 
     apr_thread_mutex_lock(conns->lock);
     serving = conns->open - conns->broken_count;
     first = serving && conns->grown;
     conns->grown = 0;
+    once = !conns->away && !conns->failed_once && reason == IDEM_PGSQL_UNREACHABLE &&
+           apr_time_now() - conns->opening_since < IDEM_CONNS_QUICK;
+    conns->failed_once = once;
     apr_thread_mutex_unlock(conns->lock);
-    if (!serving) {
+    if (!serving && !once) {
         idem_conns_away(conns, reason, message);
     }
-    else if (first) {
+    else if (serving && first) {
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, conns->registry,
                      IDEM_LOG("0904") "no further connection to the registry, %d serve: %s", serving, message);
     }
@@ -119,6 +126,7 @@ static void open_one(idem_conns_t *conns, idem_store_t *store)
     conns->open += entry != NULL;
     if (ready == IDEM_PGSQL_READY) {
         conns->grown = 1;
+        conns->failed_once = 0;
         conns->backoff = 0;
         conns->next_attempt = 0;
         conns->idle[conns->idle_count++] = entry;
