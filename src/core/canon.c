@@ -27,6 +27,7 @@ typedef struct {
     member_t *members; /* those of all objects that are open, the innermost last */
     apr_uint32_t count;
     apr_uint32_t room;
+    apr_uint32_t denormals;
     apr_size_t used;
     char out[OUT_ROOM];
 } writer_t;
@@ -212,7 +213,7 @@ static apr_status_t push_members(writer_t *w, apr_uint32_t object)
         return APR_SUCCESS;
     }
     if (w->room - w->count < count) {
-        apr_uint32_t room = (w->count + count) * 2;
+        apr_uint32_t room = w->room * 2 < w->count + count ? w->count + count : w->room * 2;
 
         members = realloc(w->members, room * sizeof(*members));
         if (members == NULL) {
@@ -311,7 +312,11 @@ static apr_status_t put_number(writer_t *w, apr_uint32_t at)
     apr_size_t len;
 
     if (w->form == IDEM_CANON_JCS) {
-        len = idem_jcs_number(lexeme, node->len, number);
+        len = idem_jcs_number(lexeme, node->len, number, &w->denormals);
+        if (w->denormals > IDEM_JCS_MAX_DENORMALS) {
+            return idem_fault(w->fault, w->json->pool, "too-many-values", idem_json_pointer(w->json, at),
+                              "The JSON text has too many denormal numbers.");
+        }
         if (len == 0) {
             return idem_fault(w->fault, w->json->pool, "number-range", idem_json_pointer(w->json, at),
                               "A number is too large for a double.");

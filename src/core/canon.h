@@ -27,9 +27,10 @@ typedef enum { IDEM_CANON_JSON, IDEM_CANON_JCS } idem_canon_form_e;
 
 /*
  * Writes the value that `json` holds (after idem_json_finish()) to the sink; checks it against `contract` on the way
- * unless that is NULL. APR_SUCCESS; APR_EINVAL with *fault [duplicate-member, number-range (jcs: no double holds it),
+ * unless that is NULL. APR_SUCCESS; APR_EINVAL with *fault [duplicate-member, number-range (jcs: no double holds it), too-many-values (jcs.h),
  * and those of contract.h]; APR_ENOMEM. After a failure the octets that the sink got are worth nothing.
- * Needs 24 octets for each member of the objects that are open at the same time, beside the memory of json.h.
+ * Beside the memory of json.h it takes 24 octets for each member of the objects that are open at the same time, in a
+ * list that doubles: at most 24 MiB, since a text has no more than IDEM_JSON_MAX_VALUES values and names.
  */
 apr_status_t idem_canon_write(const idem_json_t *json, idem_canon_form_e form, const idem_contract_t *contract,
                               idem_octets_fn sink, void *baton, idem_payload_fault_t *fault);

@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/decimal.h"
 #include "core/json.h"
 
 #define MAX_DIGITS 17 /* enough for any double */
 #define SURE_DIGITS 15 /* a decimal of so many digits survives the way into a normal double and back */
+#define SURE_POINT  300 /* as long as its first digit is no further from the point than this */
 #define EXACT_INTEGER 9007199254740992.0 /* 2^53 */
 
 /* 0.d1d2d3... times ten to the power of `point`: ECMAScript's k digits and its n. */
@@ -176,32 +178,48 @@ static double read_lexeme(const char *lexeme, apr_size_t len)
     return strtod(text, NULL);
 }
 
-/* Digits only, few enough for a double to be exact: what most numbers are. */
-static int is_small_integer(const char *lexeme, apr_size_t len)
+/*
+ * A decimal of at most 15 digits in the range of normal doubles is the only one of so many digits that reads as its
+ * double, so it is the shortest, and no double has to be looked at.
+ */
+static apr_size_t lay_out_short(const char *lexeme, apr_size_t len, char *out)
 {
-    apr_size_t i = lexeme[0] == '-';
+    idem_decimal_t exact;
+    decimal_t d;
+    apr_size_t sign;
 
-    if (len - i > SURE_DIGITS || (lexeme[i] == '0' && len != 1)) {
+    if (idem_decimal_read(lexeme, len, &exact) != APR_SUCCESS || exact.count > SURE_DIGITS ||
+        exact.point < -SURE_POINT || exact.point > SURE_POINT) {
         return 0;
     }
-    while (i < len && lexeme[i] >= '0' && lexeme[i] <= '9') {
-        i++;
+    if (exact.count == 0) {
+        memcpy(out, "0", 2);
+        return 1;
     }
-    return i == len;
+    sign = exact.negative != 0;
+    out[0] = '-';
+    d.count = exact.count;
+    d.point = (int)exact.point;
+    memcpy(d.digits, exact.digits, (apr_size_t)exact.count);
+    return sign + lay_out(&d, out + sign);
 }
 
-apr_size_t idem_jcs_number(const char *lexeme, apr_size_t len, char out[IDEM_JCS_NUMBER_ROOM])
+apr_size_t idem_jcs_number(const char *lexeme, apr_size_t len, char out[IDEM_JCS_NUMBER_ROOM], apr_uint32_t *denormals)
 {
+    apr_size_t used;
     double value;
 
-    if (is_small_integer(lexeme, len)) {
-        memcpy(out, lexeme, len);
-        out[len] = '\0';
-        return len;
-    }
     if (len > IDEM_JSON_MAX_NUMBER) {
         return 0;
     }
+    used = lay_out_short(lexeme, len, out);
+    if (used != 0) {
+        return used;
+    }
     value = read_lexeme(lexeme, len);
-    return isfinite(value) ? idem_jcs_double(value, out) : 0;
+    if (!isfinite(value)) {
+        return 0;
+    }
+    *denormals += value != 0 && !isnormal(value);
+    return idem_jcs_double(value, out);
 }

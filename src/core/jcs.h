@@ -13,14 +13,19 @@
 /* Room for any number, its terminating NUL included: "-1.2345678901234567e+100" and "-0.0000012345678901234567". */
 #define IDEM_JCS_NUMBER_ROOM 32
 
+/* So many denormal numbers (below 2.3e-308) a text may have [too-many-values]. */
+#define IDEM_JCS_MAX_DENORMALS 10000
+
 /* The shortest text that reads back as the finite `value`, NUL-terminated. Returns its length. */
 apr_size_t idem_jcs_double(double value, char out[IDEM_JCS_NUMBER_ROOM]);
 
 /*
  * The same for a JSON number's lexeme of at most IDEM_JSON_MAX_NUMBER octets. Returns 0 when it is too large for any
- * double (RFC 8785 knows no infinity); one too small becomes 0.
+ * double (RFC 8785 knows no infinity); one too small becomes 0. Adds 1 to *denormals for a number so small that its
+ * shortest text takes long to find (20 microseconds): who reads many should not take more than a few.
  */
-apr_size_t idem_jcs_number(const char *lexeme, apr_size_t len, char out[IDEM_JCS_NUMBER_ROOM]);
+apr_size_t idem_jcs_number(const char *lexeme, apr_size_t len, char out[IDEM_JCS_NUMBER_ROOM],
+                           apr_uint32_t *denormals);
 
 /*
  * An octet of UTF-8 so mapped that strings of mapped octets sort as their UTF-16 code units do: there, U+E000 to

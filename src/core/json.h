@@ -22,7 +22,8 @@
  *
  * Memory, for B octets of body: the body itself in a buffer that doubles (at most 2 B + 4 KiB), plus 8 octets for
  * each value and name (at most 8 * IDEM_JSON_MAX_VALUES, in a list that doubles). JSON needs at least two octets a
- * value, so all of it stays below 10 B + 8 KiB, and below 2 B + 16 MiB; what clients send comes to about 3 B.
+ * value, so all of it stays below 10 B + 8 KiB, and below 2 B + 16 MiB; what clients send comes to 2 to 4 B. While one
+ * of the two doubles, it may be there twice.
  */
 #ifndef IDEM_CORE_JSON_H
 #define IDEM_CORE_JSON_H

@@ -7,7 +7,7 @@
 #include <apr_file_io.h>
 #include <apr_strings.h>
 
-static void fail(const char *path)
+static __attribute__((noreturn)) void fail(const char *path)
 {
     fprintf(stderr, "replay: cannot read %s\n", path);
     exit(1);

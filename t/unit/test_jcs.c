@@ -35,8 +35,9 @@ static void assert_digest(void **state, const char *body, const char *expected)
 static void assert_number(const char *lexeme, const char *expected)
 {
     char out[IDEM_JCS_NUMBER_ROOM];
+    apr_uint32_t denormals = 0;
 
-    assert_int_equal(idem_jcs_number(lexeme, strlen(lexeme), out), strlen(expected));
+    assert_int_equal(idem_jcs_number(lexeme, strlen(lexeme), out, &denormals), strlen(expected));
     assert_string_equal(out, expected);
 }
 
@@ -118,6 +119,43 @@ static void a_number_that_no_double_holds_is_refused(void **state)
     assert_string_equal(reading_refusal(&r, "[1.7976931348623159e308]"), "number-range");
 }
 
+/* The shortest decimals need no double; they must be those that the doubles give. */
+static void short_decimals_come_out_as_their_doubles_do(void **state)
+{
+    unsigned seed = 815;
+    int i;
+
+    (void)state;
+    for (i = 0; i < 100000; i++) {
+        char lexeme[64];
+        char out[IDEM_JCS_NUMBER_ROOM];
+        unsigned long long digits = ((unsigned long long)reading_random(&seed) << 32 | reading_random(&seed)) %
+                                    (i % 2 ? 1000000000000000ull : 1000000ull);
+
+        snprintf(lexeme, sizeof(lexeme), "%s%llu%s", i % 3 ? "" : "-", digits, i % 5 ? "" : ".0");
+        snprintf(lexeme + strlen(lexeme), 16, "e%d", (int)reading_below(&seed, i % 7 ? 40 : 640) - (i % 7 ? 20 : 320));
+        if (isfinite(strtod(lexeme, NULL))) {
+            assert_number(lexeme, double_text(strtod(lexeme, NULL), out));
+        }
+    }
+}
+
+static void denormal_numbers_are_few(void **state)
+{
+    char *text = apr_palloc(*state, IDEM_JCS_MAX_DENORMALS * 8 + 32);
+    reading_t r = { .pool = *state, .mode = IDEM_PAYLOAD_JCS };
+    apr_size_t used = 0;
+    int i;
+
+    for (i = 0; i < IDEM_JCS_MAX_DENORMALS; i++) {
+        used += (apr_size_t)sprintf(text + used, "%c5e-324", i == 0 ? '[' : ',');
+    }
+    strcpy(text + used, "]");
+    assert_true(reading_of(&r, text, used + 1));
+    strcpy(text + used, ",1e-310]");
+    assert_string_equal(reading_refusal(&r, text), "too-many-values");
+}
+
 /* Whether a decimal of one digit less reads back as the value too: the nearest one or a neighbour of it. */
 static int shorter_exists(double value, int digits)
 {
@@ -148,6 +186,7 @@ static void any_double_reads_back_from_its_text_and_none_is_shorter(void **state
     unsigned seed = 4711;
     char out[IDEM_JCS_NUMBER_ROOM];
     char again[IDEM_JCS_NUMBER_ROOM];
+    apr_uint32_t denormals = 0;
     int i;
 
     (void)state;
@@ -163,7 +202,7 @@ static void any_double_reads_back_from_its_text_and_none_is_shorter(void **state
         }
         double_text(value, out);
         assert_true(strtod(out, NULL) == value);
-        idem_jcs_number(out, strlen(out), again);
+        idem_jcs_number(out, strlen(out), again, &denormals);
         assert_string_equal(again, out);
         for (s = out; *s != '\0' && *s != 'e'; s++) {
             digits += *s >= '0' && *s <= '9' && (digits != 0 || *s != '0');
@@ -252,6 +291,8 @@ int main(void)
         UNIT_TEST(published_numbers_come_out_as_published),
         UNIT_TEST(numbers_at_the_edges),
         UNIT_TEST(a_number_that_no_double_holds_is_refused),
+        UNIT_TEST(short_decimals_come_out_as_their_doubles_do),
+        UNIT_TEST(denormal_numbers_are_few),
         UNIT_TEST(any_double_reads_back_from_its_text_and_none_is_shorter),
         UNIT_TEST(published_documents_come_out_as_published),
         UNIT_TEST(published_plans_have_the_published_digest),

@@ -235,6 +235,34 @@ static void limits_hold_exactly(void **state)
     assert_taken(state, numbered);
 }
 
+static apr_size_t buffers_of(apr_pool_t *p, const char *text)
+{
+    idem_json_t *read = idem_json_create(p, IDEM_JSON_MAX_DEPTH);
+    idem_payload_fault_t fault = { NULL, NULL, NULL };
+    apr_size_t size;
+
+    assert_int_equal(idem_json_feed(read, text, strlen(text), &fault), APR_SUCCESS);
+    assert_int_equal(idem_json_finish(read, &fault), APR_SUCCESS);
+    size = read->text_room + read->node_room * sizeof(*read->nodes);
+    idem_json_free(read);
+    assert_null(read->text);
+    return size;
+}
+
+/* The bound that json.h states. */
+static void memory_stays_below_its_bound(void **state)
+{
+    const char *text;
+    unsigned count;
+
+    for (count = 1; count < 1000000; count = count * 3 + 1) {
+        text = repeat(*state, "[0", ",0", count > 900000 ? 900000 : count, "]");
+        assert_true(buffers_of(*state, text) < 10 * strlen(text) + 8192);
+    }
+    text = repeat(*state, "[0", ",{\"name\":\"a value as clients send it\",\"amount\":1000}", 50000, "]");
+    assert_true(buffers_of(*state, text) < 4 * strlen(text) + 8192);
+}
+
 static void a_long_pointer_is_cut(void **state)
 {
     apr_pool_t *p = *state;
@@ -258,6 +286,7 @@ int main(void)
         UNIT_TEST(refusals_have_their_names),
         UNIT_TEST(a_fault_tells_the_place_and_no_value),
         UNIT_TEST(limits_hold_exactly),
+        UNIT_TEST(memory_stays_below_its_bound),
         UNIT_TEST(a_long_pointer_is_cut),
     };
 
