@@ -27,6 +27,7 @@
 #include "httpd/recipe.h"
 #include "httpd/route.h"
 #include "httpd/run.h"
+#include "httpd/status.h"
 #include "httpd/sizing.h"
 
 #define IN_SECTIONS (RSRC_CONF | ACCESS_CONF) /* never .htaccess: it must not weaken what the operator protects */
@@ -134,6 +135,7 @@ static int start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_
         ap_log_error(APLOG_MARK, APLOG_STARTUP | APLOG_CRIT, 0, s, IDEM_LOG("0001") "OpenSSL has no working SHA-256");
         return HTTP_INTERNAL_SERVER_ERROR;
     }
+    idem_status_open(s);
     return OK;
 }
 
@@ -159,6 +161,7 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_insert_error_filter(idem_capture_insert_error, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_handler(idem_run, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_handler(idem_operation_handler, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_handler(idem_status_handler, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_handler(idem_policy_handler, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_error_log(idem_run_watch_log, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_log_transaction(idem_run_finish, NULL, NULL, APR_HOOK_REALLY_FIRST);

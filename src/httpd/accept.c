@@ -9,6 +9,7 @@
 #include "core/uuid.h"
 #include "httpd/body.h"
 #include "httpd/child.h"
+#include "httpd/counters.h"
 #include "httpd/logging.h"
 #include "httpd/recipe.h"
 
@@ -290,9 +291,11 @@ static int act(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_verdic
 /* One look. 1 where another one is needed. */
 static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reserve_t *wanted)
 {
+    apr_time_t begun = apr_time_now();
     idem_verdict_e verdict;
 
-    store->provider->reserve(store, &wanted, 1, apr_time_now() + store->timeout, ctx->pool);
+    store->provider->reserve(store, &wanted, 1, begun + store->timeout, ctx->pool);
+    idem_counters_time(ctx->server->counters, IDEM_TIMED_RESERVE, apr_time_now() - begun);
     if (wanted->maybe_written && wanted->result != IDEM_STORE_OK) {
         withdraw(ctx, wanted);
     }

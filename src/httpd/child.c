@@ -16,6 +16,7 @@
 #include "core/uuid.h"
 #include "httpd/chores.h"
 #include "httpd/conns.h"
+#include "httpd/counters.h"
 #include "httpd/logging.h"
 #include "httpd/sizing.h"
 #include "store/pgsql.h"
@@ -25,6 +26,7 @@ APLOG_USE_MODULE(idempotency);
 #define DEFAULT_LEASE      apr_time_from_sec(60)
 #define LONGEST_HEARTBEAT  apr_time_from_sec(15)
 #define SHORTEST_HEARTBEAT apr_time_from_msec(200)
+#define SHOW_INTERVAL      apr_time_from_sec(5)
 #define GOODBYE_MARGIN     apr_time_from_sec(2) /* beyond the two store calls that a goodbye makes at most */
 
 struct idem_child_store_t {
@@ -164,6 +166,25 @@ static void wait_until(idem_child_store_t *child, apr_time_t when)
     }
 }
 
+/* Lets the status page see this child. */
+static void show_view(idem_child_store_t *child)
+{
+    idem_child_view_t view = {0};
+    int open;
+    int idle;
+    int away;
+
+    idem_conns_count(child->conns, &open, &idle, &away);
+    view.pid = (apr_int32_t)getpid();
+    view.open = open;
+    view.idle = idle;
+    view.away = away;
+    view.running = (apr_int32_t)apr_atomic_read32(&child->running);
+    view.chores = idem_chores_left(child->chores);
+    view.seen = apr_time_now();
+    idem_counters_child(child->conf->counters, &view);
+}
+
 static void say_goodbye(idem_child_store_t *child, apr_pool_t *p)
 {
     idem_chores_work(child->chores, &child->own, p, 1);
@@ -195,9 +216,12 @@ static void *APR_THREAD_FUNC tend(apr_thread_t *thread, void *data)
             again = next_beat(child) < again ? next_beat(child) : again;
         }
         apr_pool_clear(p);
+        show_view(child);
+        again = apr_time_now() + SHOW_INTERVAL < again ? apr_time_now() + SHOW_INTERVAL : again;
         wait_until(child, again);
     }
     say_goodbye(child, p);
+    idem_counters_child_gone(child->conf->counters, (apr_int32_t)getpid());
     written = write(child->done[1], "", 1);
     (void)written;
     return NULL;

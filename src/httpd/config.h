@@ -117,6 +117,7 @@ typedef struct idem_server_t {
     server_rec *registry;              /* whose DBD settings hold the registry, found by check_config */
     idem_dbd_t dbd;                    /* of that server, found by check_config */
     volatile apr_uint32_t *sizing_warned; /* shared by all children: 1 once one of them has warned; may be NULL */
+    struct idem_counters_t *counters;  /* made in post_config; NULL: nothing is counted */
     idem_child_store_t *store;         /* this child's, made in child_init */
 } idem_server_t;
 

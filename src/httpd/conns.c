@@ -229,6 +229,15 @@ int idem_conns_want_proof(idem_conns_t *conns)
     return wanted;
 }
 
+void idem_conns_count(idem_conns_t *conns, int *open, int *idle, int *away)
+{
+    apr_thread_mutex_lock(conns->lock);
+    *open = conns->open;
+    *idle = conns->idle_count;
+    *away = conns->away != 0;
+    apr_thread_mutex_unlock(conns->lock);
+}
+
 int idem_conns_have(idem_conns_t *conns)
 {
     int have;

@@ -52,6 +52,9 @@ void idem_conns_unproved(idem_conns_t *conns, apr_time_t begun);
 /* 1 where a heartbeat is to be sent out of turn: the breaker is open, or a statement had no answer. */
 int idem_conns_want_proof(idem_conns_t *conns);
 
+/* How many are open, and idle, and whether the store is known to be away. */
+void idem_conns_count(idem_conns_t *conns, int *open, int *idle, int *away);
+
 /* 1 while at least one connection is open. */
 int idem_conns_have(idem_conns_t *conns);
 

@@ -7,6 +7,7 @@
 #include "core/uuid.h"
 #include "httpd/accept.h"
 #include "httpd/child.h"
+#include "httpd/counters.h"
 #include "httpd/forward.h"
 #include "httpd/logging.h"
 #include "httpd/replay.h"
@@ -129,6 +130,7 @@ int idem_run_finish(request_rec *r)
     }
     for (last = r; last->next; last = last->next) {
     }
+    idem_counters_add(ctx->server->counters, ctx->outcome_note);
     apr_table_setn(last->notes, "idempotency-outcome", ctx->outcome_note);
     if (ctx->has_operation) {
         apr_table_setn(last->notes, "idempotency-operation", idem_uuid_text(last->pool, ctx->operation));

@@ -10,6 +10,7 @@
 #include "core/snapshot.h"
 #include "core/uuid.h"
 #include "httpd/child.h"
+#include "httpd/counters.h"
 #include "httpd/logging.h"
 
 APLOG_USE_MODULE(idempotency);
@@ -175,6 +176,7 @@ void idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body)
     idem_store_t *store = idem_context_store(ctx);
     idem_settle_t settle = {0};
     idem_settle_t *batch = &settle;
+    apr_time_t begun;
     int keeps;
 
     settle.tenant = ctx->scope.tenant;
@@ -189,7 +191,9 @@ void idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body)
     if (keeps && keep_head(r, ctx, &settle) && body && !keep_body(r, body, &settle)) {
         ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r, IDEM_LOG("0807") "the response body cannot be kept");
     }
-    store->provider->settle(store, &batch, 1, apr_time_now() + store->timeout, r->pool);
+    begun = apr_time_now();
+    store->provider->settle(store, &batch, 1, begun + store->timeout, r->pool);
+    idem_counters_time(ctx->server->counters, IDEM_TIMED_SETTLE, apr_time_now() - begun);
     report(r, &settle);
     if (ctx->reserve_in_doubt && settle.result == IDEM_STORE_OK && settle.state == IDEM_STATE_NONE) {
         /* the row is gone; a sending of its reserve that is still under way would make it anew, with nobody to end it */

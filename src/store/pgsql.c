@@ -200,6 +200,30 @@ static idem_store_result_e find_operation(idem_store_t *store, const char *tenan
     return find_one(&call, &idem_pg_find_operation, &params, record);
 }
 
+static idem_store_result_e unknown(idem_store_t *store, int most, apr_array_header_t **records, apr_time_t deadline,
+                                   apr_pool_t *p)
+{
+    idem_pg_call_t call;
+    idem_pg_params_t params;
+    PGresult *rows;
+    idem_store_result_e result;
+    int i;
+
+    idem_pg_call_begin(&call, store, deadline, p);
+    idem_pg_params_begin(&params, p);
+    idem_pg_add_int(&params, most);
+    result = idem_pg_call_run(&call, &idem_pg_unknown, &params, &rows);
+    *records = apr_array_make(p, 8, sizeof(const idem_record_t *));
+    if (result == IDEM_STORE_OK) {
+        for (i = 0; i < PQntuples(rows); i++) {
+            APR_ARRAY_PUSH(*records, const idem_record_t *) = idem_pg_get_record(rows, i, 0, p);
+        }
+        PQclear(rows);
+    }
+    idem_pg_call_end(&call);
+    return result;
+}
+
 static idem_store_result_e heartbeat(idem_store_t *store, apr_time_t deadline, apr_pool_t *p)
 {
     idem_pg_call_t call;
@@ -236,6 +260,7 @@ const idem_store_provider_t idem_store_pgsql = {
     idem_pgsql_cancel,
     find,
     find_operation,
+    unknown,
     heartbeat,
     farewell,
 };

@@ -266,6 +266,14 @@ const idem_pg_statement_t idem_pg_find_operation = {
     " WHERE r.operation_id = $1 AND ($2 IS NULL OR r.tenant_id = $2) ORDER BY r.tenant_id LIMIT 1",
     1};
 
+/* One range of the sweep's index holds them all; operation ids are in the order of time. */
+const idem_pg_statement_t idem_pg_unknown = {
+    "idem_unknown", "i",
+    "SELECT " IDEM_SQL_RECORD_COLUMNS " FROM idempotency_records r WHERE r.sweep_at = " IDEM_SQL_SWEEP_UNKNOWN
+    " ORDER BY r.operation_id LIMIT $1",
+    1};
+
+
 const idem_pg_statement_t idem_pg_heartbeat = {
     "idem_heartbeat", "uti",
     "INSERT INTO idempotency_owners (owner, host, pid, started_at, seen_at)"

@@ -9,6 +9,7 @@
 #define IDEM_STORE_H
 
 #include <apr_pools.h>
+#include <apr_tables.h>
 #include <apr_time.h>
 
 #include "core/machine.h"
@@ -154,6 +155,9 @@ typedef struct idem_store_provider_t {
     idem_store_result_e (*find)(idem_store_t *, const idem_scope_t *, idem_record_t **, apr_time_t deadline, apr_pool_t *);
     idem_store_result_e (*find_operation)(idem_store_t *, const char *tenant /* or NULL */, const unsigned char *operation,
                                           idem_record_t **, apr_time_t deadline, apr_pool_t *);
+
+    /* The oldest UNKNOWN records, at most `most`, of const idem_record_t *. OK, UNAVAILABLE, AMBIGUOUS (no answer) */
+    idem_store_result_e (*unknown)(idem_store_t *, int most, apr_array_header_t **records, apr_time_t deadline, apr_pool_t *);
 
     /* The owner's row: made or refreshed (seen_at by the store's clock), and removed at a clean exit. */
     idem_store_result_e (*heartbeat)(idem_store_t *, apr_time_t deadline, apr_pool_t *);

@@ -1,0 +1,72 @@
+/*
+ * counters.h - what all children of a server have done, in shared memory, kept over a graceful restart.
+ *
+ * Totals are exact: every child adds to them atomically. The hour behind them is kept by the minute and may lose a
+ * request or two at the turn of a minute. CONTRACT section 10 (idempotency-status).
+ */
+#ifndef IDEM_HTTPD_COUNTERS_H
+#define IDEM_HTTPD_COUNTERS_H
+
+#include <httpd.h>
+
+#include "core/problem.h"
+
+/* What became of a keyed request: the words of %{idempotency-outcome}n. Problems follow, in their order. */
+enum {
+    IDEM_COUNT_EXECUTED,
+    IDEM_COUNT_REPLAYED,
+    IDEM_COUNT_REJECTED,
+    IDEM_COUNT_UNKNOWN,
+    IDEM_COUNT_UNPROTECTED,
+    IDEM_COUNT_PROBLEMS,
+    IDEM_COUNTED = IDEM_COUNT_PROBLEMS + IDEM_PROBLEM_COUNT
+};
+
+/* Calls to the store whose time is kept. */
+typedef enum { IDEM_TIMED_RESERVE, IDEM_TIMED_SETTLE, IDEM_TIMED } idem_timed_e;
+
+#define IDEM_COUNT_MINUTES 60
+#define IDEM_TIME_BUCKETS  26 /* bucket n: below 2^n microseconds */
+
+/* One child's own view of its connections, written by its thread. */
+typedef struct idem_child_view_t {
+    apr_int32_t pid;
+    apr_int32_t open;    /* connections */
+    apr_int32_t idle;
+    apr_int32_t away;    /* the breaker is open */
+    apr_int32_t running; /* operations that it executes */
+    apr_int32_t chores;  /* writes that wait for the store */
+    apr_time_t seen;
+} idem_child_view_t;
+
+typedef struct idem_counters_t idem_counters_t;
+
+/* Everything at one moment, for the page. */
+typedef struct idem_counters_view_t {
+    apr_time_t since;
+    apr_uint64_t totals[IDEM_COUNTED];
+    apr_uint32_t minutes[IDEM_COUNT_MINUTES][IDEM_COUNTED]; /* oldest first; the last one is the present minute */
+    apr_uint64_t times[IDEM_TIMED][IDEM_TIME_BUCKETS];
+    idem_child_view_t children[256];
+    int child_count;
+} idem_counters_view_t;
+
+/* Hook post_config: the counters of this process and its children; those of before a restart where they fit. NULL where
+ * no shared memory is to be had. */
+idem_counters_t *idem_counters_open(server_rec *s);
+
+/* The word of an outcome, and its number; IDEM_COUNTED for a word that is none. */
+const char *idem_counters_word(int outcome);
+int idem_counters_number(const char *word);
+
+/* All take NULL for no counters, and never block. */
+void idem_counters_add(idem_counters_t *counters, const char *word);
+void idem_counters_time(idem_counters_t *counters, idem_timed_e call, apr_interval_time_t took);
+void idem_counters_child(idem_counters_t *counters, const idem_child_view_t *view);
+void idem_counters_child_gone(idem_counters_t *counters, apr_int32_t pid);
+void idem_counters_read(idem_counters_t *counters, idem_counters_view_t *view);
+
+/* Microseconds below which a share (0 to 1) of the calls stayed; 0 where there was none. An upper bound within 2x. */
+apr_interval_time_t idem_counters_percentile(const idem_counters_view_t *view, idem_timed_e call, double share);
+
+#endif
