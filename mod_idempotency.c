@@ -20,6 +20,7 @@
 #include "httpd/context.h"
 #include "httpd/directives.h"
 #include "httpd/identity.h"
+#include "httpd/key.h"
 #include "httpd/logging.h"
 #include "httpd/operation.h"
 #include "httpd/policy.h"
@@ -43,7 +44,7 @@ static const command_rec directives[] = {
                       "who called: user, env:NAME, note:NAME, ssl:VAR, server, const:TEXT, one or more"),
     AP_INIT_TAKE_ARGV("IdempotencyTrustEnv", idem_set_names, FIELD(trust_env), IN_SECTIONS,
                       "variables that a gateway in front wrote, not the client"),
-    AP_INIT_TAKE1("IdempotencyNoIdentity", idem_set_choice, CHOICE(no_identity), IN_SECTIONS, "Reject"),
+    AP_INIT_TAKE1("IdempotencyNoIdentity", idem_set_choice, CHOICE(no_identity), IN_SECTIONS, "Reject or Bypass"),
     AP_INIT_TAKE1("IdempotencyMode", idem_set_choice, CHOICE(mode), IN_SECTIONS, "Off, Enforce or ReadOnly"),
     AP_INIT_TAKE1("IdempotencyKey", idem_set_choice, CHOICE(key), IN_SECTIONS, "Required or Optional"),
     AP_INIT_TAKE1("IdempotencyKeyHeader", idem_set_key_header, NULL, IN_SECTIONS, "the request field that has the key"),
@@ -51,6 +52,8 @@ static const command_rec directives[] = {
     AP_INIT_TAKE2("IdempotencyKeyLength", idem_set_key_length, NULL, IN_SECTIONS, "MIN MAX in octets, 1 to 255"),
     AP_INIT_TAKE1("IdempotencyKeyPattern", idem_set_key_pattern, NULL, IN_SECTIONS,
                   "a regular expression that every key must match"),
+    AP_INIT_TAKE1("IdempotencyServerKey", idem_set_server_key, NULL, IN_SECTIONS,
+                  "an expression that gives the key of a request of the server's own workers"),
     AP_INIT_TAKE1("IdempotencyFingerprint", idem_set_choice, CHOICE(fingerprint), IN_SECTIONS,
                   "raw, json, jcs, form or multipart"),
     AP_INIT_TAKE_ARGV("IdempotencyPayloadContract", idem_recipe_set_contracts, NULL, IN_SECTIONS,
@@ -146,6 +149,7 @@ static void register_hooks(apr_pool_t *p)
 
     (void)p;
     idem_body_register();
+    idem_key_register();
     idem_capture_register();
     ap_hook_check_config(idem_check_config, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_post_config(start, NULL, NULL, APR_HOOK_MIDDLE);

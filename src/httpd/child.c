@@ -46,6 +46,7 @@ struct idem_child_store_t {
     int done[2];             /* readable once the thread has ended */
     volatile apr_uint32_t stop;
     volatile apr_uint32_t running;
+    volatile apr_uint32_t bypassed;
     idem_child_store_t *next;
 };
 
@@ -62,6 +63,11 @@ void idem_child_running(idem_child_store_t *child, int change)
     else {
         apr_atomic_dec32(&child->running);
     }
+}
+
+int idem_child_first_bypass(idem_child_store_t *child)
+{
+    return child && apr_atomic_cas32(&child->bypassed, 1, 0) == 0;
 }
 
 static void wake(void *baton)

@@ -64,6 +64,7 @@ void *idem_config_merge_dir(apr_pool_t *p, void *outer, void *inner)
     MERGE_POINTER(key_header);
     MERGE_POINTER(key_pattern);
     MERGE_POINTER(key_pattern_text);
+    MERGE_POINTER(server_key);
     MERGE_NUMBER(payload_mode);
     MERGE_POINTER(contracts);
     MERGE_NUMBER(bind_host);
@@ -153,7 +154,7 @@ const idem_dir_t *idem_config_resolve(apr_pool_t *p, const idem_dir_t *unset)
     idem_dir_t *conf = apr_pmemdup(p, unset, sizeof(*conf));
 
     DEFAULT_NUMBER(mode, IDEM_MODE_ENFORCE);
-    DEFAULT_NUMBER(no_identity, 0);
+    DEFAULT_NUMBER(no_identity, IDEM_NO_IDENTITY_REJECT);
     DEFAULT_NUMBER(key_required, conf->route && conf->route->kind == IDEM_ROUTE_NAMED);
     DEFAULT_NUMBER(key_syntax, IDEM_KEY_LENIENT);
     DEFAULT_NUMBER(key_min, conf->key_syntax == IDEM_KEY_STRICT ? KEY_MIN_STRICT : 1);

@@ -55,6 +55,7 @@ typedef struct idem_outcome_rule_t {
     const ap_expr_info_t *expr; /* NULL: no condition */
 } idem_outcome_rule_t;
 
+enum { IDEM_NO_IDENTITY_REJECT, IDEM_NO_IDENTITY_BYPASS };
 enum { IDEM_MODE_OFF, IDEM_MODE_ENFORCE, IDEM_MODE_READ_ONLY };
 enum { IDEM_REUSE_REFUSE, IDEM_REUSE_ALLOW };
 enum { IDEM_FAILURE_CLOSED, IDEM_FAILURE_OPEN };
@@ -66,7 +67,7 @@ typedef struct idem_dir_t {
     const apr_array_header_t *principal; /* of idem_source_t */
     const ap_directive_t *principal_directive;
     const apr_array_header_t *trust_env; /* of const char * */
-    int no_identity;                     /* 0 Reject; nothing else is built */
+    int no_identity;
     int mode;
     int key_required;
     int key_syntax;                      /* idem_key_syntax_e */
@@ -75,6 +76,7 @@ typedef struct idem_dir_t {
     const char *key_header;
     const idem_pattern_t *key_pattern;
     const char *key_pattern_text;
+    const ap_expr_info_t *server_key;    /* IdempotencyServerKey: gives a string */
 
     int payload_mode;                    /* idem_payload_mode_e */
     const apr_array_header_t *contracts; /* of idem_contract_t *, newest first */

@@ -48,6 +48,8 @@ typedef struct idem_ctx_t {
     const idem_route_t *route;
     idem_server_t *server;
     const apr_table_t *early_env; /* the environment before authentication began; NULL until then */
+    const request_rec *early_of;  /* whose environment that is */
+    const char *minted_key;       /* the server's own, by idempotency_server_key(); NULL: none */
 
     const char *route_name;       /* captures filled in, or method and path */
     const char *key;

@@ -14,7 +14,7 @@ APLOG_USE_MODULE(idempotency);
 
 #define FIELD(conf, offset, type) (*(type *)((char *)(conf) + (offset)))
 
-static const char *const no_identity_words[] = {"Reject", NULL};
+static const char *const no_identity_words[] = {"Reject", "Bypass", NULL};
 static const char *const mode_words[] = {"Off", "Enforce", "ReadOnly", NULL};
 static const char *const key_words[] = {"Optional", "Required", NULL};
 static const char *const key_syntax_words[] = {"strict", "lenient", NULL};
@@ -288,6 +288,15 @@ const char *idem_set_key_pattern(cmd_parms *cmd, void *conf, const char *text)
     dir->key_pattern = idem_pattern_compile(cmd->pool, text, &error);
     dir->key_pattern_text = apr_pstrdup(cmd->pool, text);
     return dir->key_pattern ? NULL : fault(cmd, apr_pstrcat(cmd->pool, "the pattern is broken: ", error, NULL));
+}
+
+const char *idem_set_server_key(cmd_parms *cmd, void *conf, const char *text)
+{
+    const char *error = NULL;
+
+    ((idem_dir_t *)conf)->server_key =
+        ap_expr_parse_cmd(cmd, text, AP_EXPR_FLAG_STRING_RESULT | AP_EXPR_FLAG_DONT_VARY, &error, NULL);
+    return error ? fault(cmd, apr_pstrcat(cmd->pool, "the expression cannot be parsed: ", error, NULL)) : NULL;
 }
 
 const char *idem_set_replayed_header(cmd_parms *cmd, void *conf, const char *name)

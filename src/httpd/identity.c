@@ -5,6 +5,7 @@
 #include <http_log.h>
 #include <mod_ssl.h>
 
+#include "httpd/child.h"
 #include "httpd/logging.h"
 
 APLOG_USE_MODULE(idempotency);
@@ -13,8 +14,9 @@ void idem_identity_before_authentication(request_rec *r, idem_ctx_t *ctx)
 {
     const idem_dir_t *conf = idem_config_dir(r);
 
-    if (!ctx->early_env && (ctx->phase == IDEM_PHASE_BOUND || conf->route || conf->tenant)) {
+    if (ctx->phase <= IDEM_PHASE_BOUND && (ctx->phase == IDEM_PHASE_BOUND || conf->route || conf->tenant)) {
         ctx->early_env = apr_table_copy(ctx->pool, r->subprocess_env);
+        ctx->early_of = r;
     }
 }
 
@@ -35,38 +37,59 @@ static int is_trusted(const idem_ctx_t *ctx, const char *name)
 static const char *read_env(const request_rec *r, const idem_ctx_t *ctx, const char *name, const char **why)
 {
     const char *value = apr_table_get(r->subprocess_env, name);
-    const char *early = ctx->early_env ? apr_table_get(ctx->early_env, name) : NULL;
+    int known = ctx->early_of == r;
+    const char *early = known ? apr_table_get(ctx->early_env, name) : NULL;
 
-    if (value && !is_trusted(ctx, name) && (!ctx->early_env || (early && !strcmp(value, early)))) {
+    if (value && !is_trusted(ctx, name) && (!known || (early && !strcmp(value, early)))) {
         *why = "was set before authentication began; IdempotencyTrustEnv would take it";
         return NULL;
     }
     return value;
 }
 
-static const char *read_ssl(const request_rec *r, const char *name, const char **why)
+/* A variable of mod_ssl, or NULL where that is not loaded. */
+static const char *ssl_variable(const request_rec *r, const char *name)
 {
     APR_OPTIONAL_FN_TYPE(ssl_var_lookup) *lookup = APR_RETRIEVE_OPTIONAL_FN(ssl_var_lookup);
-    request_rec *request = (request_rec *)r;
-    const char *verified;
 
-    if (!lookup) {
+    return lookup ? lookup(r->pool, r->server, r->connection, (request_rec *)r, (char *)name) : NULL;
+}
+
+static const char *read_ssl(const request_rec *r, const char *name, const char **why)
+{
+    const char *verified = ssl_variable(r, "SSL_CLIENT_VERIFY");
+
+    if (!verified) {
         *why = "cannot be read: mod_ssl is not loaded";
         return NULL;
     }
-    verified = lookup(r->pool, r->server, r->connection, request, (char *)"SSL_CLIENT_VERIFY");
-    if (!verified || strcmp(verified, "SUCCESS")) {
+    if (strcmp(verified, "SUCCESS")) {
         *why = "is not trusted: the client certificate was not verified";
         return NULL;
     }
-    return lookup(r->pool, r->server, r->connection, request, (char *)name);
+    return ssl_variable(r, name);
+}
+
+/*
+ * SSLUserName takes a user's name out of any certificate, one that the client signed by itself (optional_no_ca)
+ * included: there is a user then, and nobody has authenticated him.
+ */
+static const char *read_user(const request_rec *r, const char **why)
+{
+    const char *verified = r->user && !r->ap_auth_type ? ssl_variable(r, "SSL_CLIENT_VERIFY") : NULL;
+
+    if (verified && (!strcmp(verified, "GENEROUS") || !strncmp(verified, "FAILED", 6))) {
+        *why = "is not trusted: it comes from a client certificate that was not verified";
+        return NULL;
+    }
+    return r->user;
 }
 
 static const char *read_source(const request_rec *r, const idem_ctx_t *ctx, const idem_source_t *source, const char **why)
 {
     switch (source->kind) {
     case IDEM_SOURCE_USER:
-        return r->user;
+        return read_user(r, why);
     case IDEM_SOURCE_ENV:
         return read_env(r, ctx, source->argument, why);
     case IDEM_SOURCE_NOTE:
@@ -81,7 +104,8 @@ static const char *read_source(const request_rec *r, const idem_ctx_t *ctx, cons
     return NULL;
 }
 
-static const char *resolve(request_rec *r, idem_ctx_t *ctx, const char *directive, const apr_array_header_t *sources)
+static const char *resolve(request_rec *r, idem_ctx_t *ctx, int level, const char *directive,
+                           const apr_array_header_t *sources)
 {
     const char **values;
     const char *joined;
@@ -89,7 +113,7 @@ static const char *resolve(request_rec *r, idem_ctx_t *ctx, const char *directiv
     int i;
 
     if (!sources || !sources->nelts) {
-        ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0101") "identity missing: no %s applies to this request",
+        ap_log_rerror(APLOG_MARK, level, 0, r, IDEM_LOG("0101") "identity missing: no %s applies to this request",
                       directive);
         return NULL;
     }
@@ -100,7 +124,7 @@ static const char *resolve(request_rec *r, idem_ctx_t *ctx, const char *directiv
         const char *value = read_source(r, ctx, source, &why);
 
         if (!value || !*value) {
-            ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0102") "identity missing: %s source '%s' %s", directive,
+            ap_log_rerror(APLOG_MARK, level, 0, r, IDEM_LOG("0102") "identity missing: %s source '%s' %s", directive,
                           source->text, why);
             return NULL;
         }
@@ -108,7 +132,7 @@ static const char *resolve(request_rec *r, idem_ctx_t *ctx, const char *directiv
     }
     joined = idem_scope_join(ctx->pool, values, sources->nelts, &result);
     if (!joined) {
-        ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0103") "identity missing: %s: %s", directive,
+        ap_log_rerror(APLOG_MARK, level, 0, r, IDEM_LOG("0103") "identity missing: %s: %s", directive,
                       idem_scope_result_text(r->pool, result));
     }
     return joined;
@@ -116,7 +140,15 @@ static const char *resolve(request_rec *r, idem_ctx_t *ctx, const char *directiv
 
 int idem_identity_resolve(request_rec *r, idem_ctx_t *ctx)
 {
-    ctx->scope.tenant = resolve(r, ctx, "IdempotencyTenant", ctx->conf->tenant);
-    ctx->scope.principal = ctx->scope.tenant ? resolve(r, ctx, "IdempotencyPrincipal", ctx->conf->principal) : NULL;
+    /* where such requests are let through, a line for each would only fill the log */
+    int level = ctx->conf->no_identity == IDEM_NO_IDENTITY_BYPASS ? APLOG_INFO : APLOG_ERR;
+
+    ctx->scope.tenant = resolve(r, ctx, level, "IdempotencyTenant", ctx->conf->tenant);
+    ctx->scope.principal = ctx->scope.tenant ? resolve(r, ctx, level, "IdempotencyPrincipal", ctx->conf->principal) : NULL;
+    if (!ctx->scope.principal && level == APLOG_INFO && idem_child_first_bypass(ctx->server->store)) {
+        ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r, IDEM_LOG("0104")
+                      "requests without identity pass without protection here (IdempotencyNoIdentity Bypass): this one "
+                      "is the first that this child sees, the others are lines of level info");
+    }
     return ctx->scope.principal != NULL;
 }

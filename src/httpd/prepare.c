@@ -5,9 +5,9 @@
 #include <http_log.h>
 #include <http_protocol.h>
 
-#include "core/sfv.h"
 #include "httpd/body.h"
 #include "httpd/identity.h"
+#include "httpd/key.h"
 #include "httpd/logging.h"
 #include "httpd/recipe.h"
 #include "httpd/route.h"
@@ -50,49 +50,19 @@ int idem_prepare_scrub(request_rec *r)
     return DECLINED;
 }
 
-/* 1 where there is a key to go on with; else the context knows what to do instead. */
-static int read_key(request_rec *r, idem_ctx_t *ctx)
-{
-    const idem_dir_t *conf = ctx->conf;
-    const char *value = apr_table_get(r->headers_in, conf->key_header);
-    idem_key_result_e result;
-    apr_size_t len = 0;
-
-    if (!value) {
-        if (conf->key_required) {
-            idem_context_refuse(ctx, IDEM_PROBLEM_KEY_MISSING,
-                                apr_psprintf(ctx->pool, "This request needs the header field %s.", conf->key_header));
-        }
-        else {
-            ctx->phase = IDEM_PHASE_PASSED;
-        }
-        return 0;
-    }
-    result = idem_key_parse(ctx->pool, value, strlen(value), (idem_key_syntax_e)conf->key_syntax, &ctx->key, &len);
-    if (result == IDEM_KEY_OK) {
-        result = idem_key_check_length(len, (apr_size_t)conf->key_min, (apr_size_t)conf->key_max);
-    }
-    if (result != IDEM_KEY_OK) {
-        idem_context_refuse(ctx, IDEM_PROBLEM_KEY_MALFORMED,
-                            apr_psprintf(ctx->pool, "%s: %s", conf->key_header, idem_key_result_text(result)));
-        return 0;
-    }
-    if (conf->key_pattern && !idem_pattern_matches(conf->key_pattern, ctx->key, len)) {
-        idem_context_refuse(ctx, IDEM_PROBLEM_KEY_MALFORMED,
-                            apr_psprintf(ctx->pool, "%s: the key is not of the form that this resource takes.",
-                                         conf->key_header));
-        return 0;
-    }
-    return 1;
-}
-
 static int fill_scope(request_rec *r, idem_ctx_t *ctx)
 {
     const char *why = NULL;
     idem_scope_result_e result;
 
     if (!idem_identity_resolve(r, ctx)) {
-        idem_context_refuse(ctx, IDEM_PROBLEM_IDENTITY_MISSING, NULL);
+        if (ctx->conf->no_identity == IDEM_NO_IDENTITY_BYPASS) {
+            ctx->phase = IDEM_PHASE_PASSED;
+            ctx->outcome_note = "bypassed";
+        }
+        else {
+            idem_context_refuse(ctx, IDEM_PROBLEM_IDENTITY_MISSING, NULL);
+        }
         return 0;
     }
     if (!ctx->route_name) {
@@ -105,7 +75,6 @@ static int fill_scope(request_rec *r, idem_ctx_t *ctx)
     ctx->scope.version = IDEM_SCOPE_VERSION;
     ctx->scope.route = ctx->route_name;
     ctx->scope.revision = ctx->route->revision;
-    ctx->scope.ns = IDEM_SCOPE_NS_CLIENT;
     ctx->scope.key = ctx->key;
     result = idem_scope_check(&ctx->scope);
     if (result != IDEM_SCOPE_OK) {
@@ -218,8 +187,8 @@ int idem_prepare(request_rec *r)
         return DECLINED;
     }
     /* nothing of the body is read for a request that is refused by its header alone */
-    if (!read_key(r, ctx) || !fill_scope(r, ctx)) {
-        return OK;
+    if (!idem_key_read(r, ctx) || !fill_scope(r, ctx)) {
+        return ctx->phase == IDEM_PHASE_PASSED ? DECLINED : OK;
     }
     return fingerprint(r, ctx);
 }

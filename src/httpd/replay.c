@@ -12,6 +12,7 @@
 #include "core/snapshot.h"
 #include "core/uuid.h"
 #include "httpd/capture.h"
+#include "httpd/child.h"
 #include "httpd/logging.h"
 
 APLOG_USE_MODULE(idempotency);
@@ -57,11 +58,22 @@ static int send_octets(request_rec *r, const idem_ctx_t *ctx, const void *octets
     return OK;
 }
 
+/* Who and which key, for a log: recognisable, and not to be read. NULL while the request has no scope. */
+static const char *scope_digest(request_rec *r, const idem_ctx_t *ctx)
+{
+    const idem_store_t *store = idem_context_store(ctx);
+
+    return ctx->scope.key && ctx->scope.route && store && store->digest_key_known
+               ? idem_scope_log_digest(r->pool, &ctx->scope, store->digest_key, sizeof(store->digest_key))
+               : NULL;
+}
+
 static int send_problem(request_rec *r, const idem_ctx_t *ctx)
 {
     const idem_answer_t *answer = &ctx->answer;
     const idem_problem_type_t *type = idem_problem_type(answer->problem);
     idem_problem_args_t args = {0};
+    const char *scope = APLOG_R_IS_LEVEL(r, APLOG_INFO) ? scope_digest(r, ctx) : NULL;
     const char *body;
     apr_size_t len;
 
@@ -75,8 +87,9 @@ static int send_problem(request_rec *r, const idem_ctx_t *ctx)
     args.settled = answer->settled;
     idem_problem_build(r->pool, &args, &body, &len);
 
-    ap_log_rerror(APLOG_MARK, APLOG_INFO, 0, r, IDEM_LOG("0601") "%s%s%s", type->slug, args.operation ? ", operation " : "",
-                  args.operation ? args.operation : "");
+    ap_log_rerror(APLOG_MARK, APLOG_INFO, 0, r, IDEM_LOG("0601") "%s%s%s%s%s", type->slug,
+                  args.operation ? ", operation " : "", args.operation ? args.operation : "", scope ? ", scope " : "",
+                  scope ? scope : "");
     set_status(r, type->status, NULL);
     ap_set_content_type(r, IDEM_PROBLEM_MEDIA_TYPE);
     apr_table_setn(r->headers_out, "Cache-Control", "no-store");
