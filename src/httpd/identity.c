@@ -132,8 +132,11 @@ static const char *resolve(request_rec *r, idem_ctx_t *ctx, int level, const cha
     }
     joined = idem_scope_join(ctx->pool, values, sources->nelts, &result);
     if (!joined) {
-        ap_log_rerror(APLOG_MARK, level, 0, r, IDEM_LOG("0103") "identity missing: %s: %s", directive,
-                      idem_scope_result_text(r->pool, result));
+        int blamed = IDEM_SCOPE_SOURCE(result);
+
+        ap_log_rerror(APLOG_MARK, level, 0, r, IDEM_LOG("0103") "identity missing: %s%s%s%s: %s", directive,
+                      blamed ? " source '" : "", blamed ? APR_ARRAY_IDX(sources, blamed - 1, idem_source_t).text : "",
+                      blamed ? "'" : "", idem_scope_result_text(r->pool, result));
     }
     return joined;
 }
