@@ -137,13 +137,28 @@ static int check_server(apr_pool_t *pconf, apr_pool_t *ptemp, server_rec *main_s
     return sound;
 }
 
+/* Does this directive, or one inside it or after it, let in clients whose certificate nobody has verified? */
+static int lets_in_any_certificate(const ap_directive_t *directive)
+{
+    for (; directive; directive = directive->next) {
+        if ((!apr_cstr_casecmp(directive->directive, "SSLVerifyClient") &&
+             !apr_cstr_casecmpn(directive->args, "optional_no_ca", 14)) ||
+            lets_in_any_certificate(directive->first_child)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int idem_check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *main_server)
 {
+    int loose = lets_in_any_certificate(ap_conftree);
     server_rec *s;
     int sound = 1;
 
     (void)plog;
     for (s = main_server; s; s = s->next) {
+        idem_config_server(s)->loose_certificates = loose;
         sound &= check_server(pconf, ptemp, main_server, s);
     }
     if (sound && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST) {

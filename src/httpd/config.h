@@ -115,6 +115,7 @@ typedef struct idem_server_t {
     int writer_epoch;
     const char *docs;
     int has_routes;                    /* found by check_config */
+    int loose_certificates;            /* likewise: SSLVerifyClient optional_no_ca stands somewhere */
     apr_interval_time_t shortest_lease;/* of all sections of this server, found while reading; 0: none said */
     server_rec *registry;              /* whose DBD settings hold the registry, found by check_config */
     idem_dbd_t dbd;                    /* of that server, found by check_config */

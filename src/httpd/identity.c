@@ -55,47 +55,62 @@ static const char *ssl_variable(const request_rec *r, const char *name)
     return lookup ? lookup(r->pool, r->server, r->connection, (request_rec *)r, (char *)name) : NULL;
 }
 
-static const char *read_ssl(const request_rec *r, const char *name, const char **why)
+/*
+ * Has httpd verified the client's certificate? Under optional_no_ca it lets in any, and what it found out is lost when
+ * the client resumes the TLS session: then SSL_CLIENT_VERIFY is SUCCESS for a certificate that the client signed
+ * itself (seen with TLS 1.2). So where such a rule is in force anywhere, a resumed session proves nothing.
+ */
+static int is_verified(const request_rec *r, const idem_ctx_t *ctx, const char **why)
 {
     const char *verified = ssl_variable(r, "SSL_CLIENT_VERIFY");
+    const char *resumed;
 
-    if (!verified) {
-        *why = "cannot be read: mod_ssl is not loaded";
-        return NULL;
+    if (!verified || strcmp(verified, "SUCCESS")) {
+        *why = verified ? "is not trusted: the client certificate was not verified" : "cannot be read: mod_ssl is not loaded";
+        return 0;
     }
-    if (strcmp(verified, "SUCCESS")) {
-        *why = "is not trusted: the client certificate was not verified";
-        return NULL;
+    resumed = ctx->server->loose_certificates ? ssl_variable(r, "SSL_SESSION_RESUMED") : NULL;
+    if (resumed && !strcmp(resumed, "Resumed")) {
+        *why = "is not trusted: with SSLVerifyClient optional_no_ca nobody knows whether the certificate of a resumed TLS "
+               "session was verified";
+        return 0;
     }
-    return ssl_variable(r, name);
+    return 1;
+}
+
+static const char *read_ssl(const request_rec *r, const idem_ctx_t *ctx, const char *name, const char **why)
+{
+    return is_verified(r, ctx, why) ? ssl_variable(r, name) : NULL;
 }
 
 /*
- * SSLUserName takes a user's name out of any certificate, one that the client signed by itself (optional_no_ca)
- * included: there is a user then, and nobody has authenticated him.
+ * SSLUserName takes a user's name out of any certificate, one that the client signed by itself included: there is a
+ * user then, and nobody has authenticated him.
  */
-static const char *read_user(const request_rec *r, const char **why)
+static const char *read_user(const request_rec *r, const idem_ctx_t *ctx, const char **why)
 {
-    const char *verified = r->user && !r->ap_auth_type ? ssl_variable(r, "SSL_CLIENT_VERIFY") : NULL;
+    int by_certificate = r->user && r->ap_auth_type && !apr_cstr_casecmp(r->ap_auth_type, "ClientCert");
 
-    if (verified && (!strcmp(verified, "GENEROUS") || !strncmp(verified, "FAILED", 6))) {
-        *why = "is not trusted: it comes from a client certificate that was not verified";
-        return NULL;
+    if (r->user && !r->ap_auth_type) {
+        /* older releases of mod_ssl leave the type unset */
+        const char *verified = ssl_variable(r, "SSL_CLIENT_VERIFY");
+
+        by_certificate = verified && *verified && strcmp(verified, "NONE");
     }
-    return r->user;
+    return !by_certificate || is_verified(r, ctx, why) ? r->user : NULL;
 }
 
 static const char *read_source(const request_rec *r, const idem_ctx_t *ctx, const idem_source_t *source, const char **why)
 {
     switch (source->kind) {
     case IDEM_SOURCE_USER:
-        return read_user(r, why);
+        return read_user(r, ctx, why);
     case IDEM_SOURCE_ENV:
         return read_env(r, ctx, source->argument, why);
     case IDEM_SOURCE_NOTE:
         return apr_table_get(r->notes, source->argument);
     case IDEM_SOURCE_SSL:
-        return read_ssl(r, source->argument, why);
+        return read_ssl(r, ctx, source->argument, why);
     case IDEM_SOURCE_SERVER:
         return r->server->server_hostname;
     case IDEM_SOURCE_CONST:
