@@ -1,5 +1,6 @@
 #include "httpd/identity.h"
 
+#include <apr_cstr.h>
 #include <apr_strings.h>
 #include <httpd.h>
 #include <http_log.h>
