@@ -75,7 +75,7 @@ sub secure {
     my ($status, $said) = run(self => 1, dir => $dir, cmd => [ 'curl', '-sS', '-i', ($arg{h2} ? '--http2' : '--http1.1'), '-k', '--max-time', 20, ($arg{cert} ? ('--cert', "$dir/$arg{cert}.crt", '--key', "$dir/$arg{cert}.key") : ()),
         '--connect-to', "$sni:443:127.0.0.1:$tls", '-H', 'Content-Type: application/json', '-H', "Idempotency-Key: \"$arg{key}\"", ($arg{host} ? ('-H', "Host: $arg{host}") : ()), '-d', $arg{body} // $body, "https://$sni$place" ]);
     my ($head, $content) = split /\r?\n\r?\n/, $said, 2;
-    return { said => $said } unless ($head // '') =~ m{\AHTTP/\S+ (\d+)};
+    (note($said), return bless { status => 0, fields => [], body => $said }, "Idem::Response") unless ($head // "") =~ m{\AHTTP/\S+ (\d+)};
     my $response = Idem::Response->parse("HTTP/1.1 $1 x\r\n" . ($head =~ s/\A.*?\r?\n//r));
     $response->{body} = $content;
     return $response;
