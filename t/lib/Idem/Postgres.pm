@@ -10,7 +10,7 @@ use IPC::Open2 ();
 use JSON::PP ();
 use Idem::Util;
 
-# new(fsync => 'on', settings => { name => value, ... }); started unless start => 0
+# new(fsync => 'on', settings => { name => value, ... }, initdb => [options]); started unless start => 0
 sub new {
     my ($class, %arg) = @_;
     my ($bin) = sort { version($b) <=> version($a) } glob('/usr/lib/postgresql/*/bin');
@@ -19,7 +19,7 @@ sub new {
         root => own_folder('pg'), port => free_port(), user => 'admin', database => 'postgres',
     }, $class;
     my ($status, $said) = run(cmd => [ "$bin/initdb", '-D', $self->data, '-U', $self->{user}, '-A', 'trust', '-E', 'UTF8',
-        '--locale=C', '--no-sync', '--no-instructions' ]);
+        '--locale=C', '--no-sync', '--no-instructions', @{ $arg{initdb} || [] } ]);
     die "initdb failed:\n$said" if $status;
     my %setting = (
         listen_addresses => '127.0.0.1', port => $self->{port}, unix_socket_directories => $self->{root},

@@ -1,0 +1,102 @@
+# Few connections: more slow requests than there are of them, none to be had, and what start-up says about it.
+use strict;
+use warnings;
+use Idem::Test;
+use Time::HiRes qw(time);
+
+my $one_child = "ServerLimit 1\nStartServers 1\nThreadsPerChild 25\nMaxRequestWorkers 25\nMinSpareThreads 1\nMaxSpareThreads 25\n";
+my $t = Idem::Test->new(start => 0, mpm_config => $one_child, pg_arg => { settings => { max_connections => 11, superuser_reserved_connections => 4 } },
+    backends => ['proxy'], config => "IdempotencyStoreTimeout 1s\n" . protected({ by => 'proxy' }, '/proxy', 'proxy'));
+$t->pg->do('CREATE ROLE other LOGIN');
+my $c = $t->client;
+my $body = '{"amount":10}';
+
+sub dbd {
+    my ($max, $more) = @_;
+    return sprintf qq(DBDriver pgsql\nDBDParams "%s%s"\nDBDMin 0\nDBDKeep 2\nDBDMax %d\n),
+        $t->pg->conninfo(user => 'web') =~ s/ connect_timeout=2//r, $more // ' connect_timeout=2', $max;
+}
+
+sub again {
+    my ($max) = @_;
+    $t->httpd->stop;
+    $t->httpd->{dbd} = dbd($max);
+    $t->httpd->start;
+}
+
+sub states { return map { $_->{state} // '' } $t->pg->query("SELECT state FROM pg_stat_activity WHERE usename = 'web'") }
+
+sub slow_ones {
+    my ($name, $most) = @_;
+    subtest $name => sub {
+        $t->backend->behave(hold => 1);
+        ran($t, 12, $name, sub {
+            my @running = map { $c->send(POST => '/proxy', key => fresh_key(), body => $body) } 1 .. 12;
+            ok(wait_for(sub { $t->record_count("status = 'EXECUTING'") == 12 }, 20), 'all twelve run at once');
+            my @states = states();
+            cmp_ok(scalar @states, '<=', $most, "over $most connection(s) at most");
+            is_deeply([ grep { $_ ne 'idle' } @states ], [], 'none is in a transaction, none is in use') or diag("@states");
+            $t->backend->release;
+            is((grep { $_->response->status != 200 } @running), 0, 'all complete');
+        });
+        is($t->record_count("status <> 'SUCCEEDED'"), 0, 'all are settled');
+        $t->backend->behave;
+    };
+}
+
+$t->httpd->{dbd} = dbd(2);
+$t->httpd->start;
+slow_ones('C082 a pool of 2, 12 slow requests', 1);
+again(5);
+slow_ones('C082 a pool of 5, 12 slow requests', 4);
+
+subtest 'max_connections is reached' => sub {
+    again(4);
+    is($c->post('/proxy', key => fresh_key(), body => $body)->status, 200, 'one connection is open');
+    my @others;
+    my $filled = 0;
+    while (!$filled && @others < 12) {
+        my $session = $t->pg->session(user => 'other');
+        $filled = !eval { $session->run('SELECT 1', 5); 1 };
+        push @others, $session;
+    }
+    ok($filled, 'there are no more to be had');
+    my @res;
+    ran($t, 30, 'with the one there is', sub { @res = $c->parallel(map { [ POST => '/proxy', key => fresh_key(), body => $body ] } 1 .. 30) });
+    is((grep { $_->status != 200 } @res), 0, 'all of them are served');
+    my $before = time;
+    ran($t, 0, 'with none', sub {
+        $t->pg->do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'web'");
+        $filled = $t->pg->session(user => 'other');
+        ok(wait_for(sub { eval { $filled->run('SELECT 1', 5); 1 } or do { $filled = $t->pg->session(user => 'other'); 0 } }, 10), 'somebody else has it');
+        problem($c->post('/proxy', key => fresh_key(), body => $body), 'store-unavailable');
+    });
+    $_->close for @others, $filled;
+    my ($key, $first) = (fresh_key());
+    ok(wait_for(sub { $first = $c->post('/proxy', key => $key, body => $body); $first->status == 200 }, 10), 'served as soon as they are gone');
+    is_replay($c->post('/proxy', key => $key, body => $body), $first, 'afterwards');
+    $t->httpd->expect_log(qr/IDEM0902.*(?:too many clients|connection slots)/);
+};
+
+subtest 'what start-up says' => sub {
+    my ($status, $said) = $t->httpd->configtest($t->httpd->{config}, dbd => dbd(2, ''));
+    is($status, 0, 'accepted');
+    like($said, qr/IDEM1202.*connect_timeout/, 'a missing connect_timeout is a warning');
+    ($status, $said) = $t->httpd->configtest($t->httpd->{config}, dbd => dbd(2));
+    unlike($said, qr/IDEM12/, 'nothing to say where it is there');
+    ($status, $said) = $t->httpd->configtest("IdempotencyStoreFailure Open\n" . $t->httpd->{config}, dbd => dbd(2));
+    like($said, qr/IDEM1204.*IdempotencyStoreFailure Open/, 'Open is a warning');
+    ($status, $said) = $t->httpd->configtest("IdempotencyStoreFailure Ajar\n" . $t->httpd->{config}, dbd => dbd(2));
+    isnt($status, 0, 'any other word is refused');
+    like($said, qr/IdempotencyStoreFailure: 'Ajar'|IdempotencyStoreFailure.*Ajar/, 'by name') or diag($said);
+    unlike($t->httpd->log, qr/IDEM1201/, 'the pools so far fitted');
+    again(8);
+    is($c->post('/proxy', key => fresh_key(), body => $body)->status, 200, 'runs');
+    $t->httpd->expect_log(qr/IDEM1201: 1 children x DBDMax 8 = 8 connections.* has 7: see conf\/examples\/sizing.conf/);
+    ok(wait_for(sub { $t->httpd->log =~ /IDEM1201/ }, 5), 'a pool that does not fit is a warning at the first connection');
+};
+
+unlike($t->httpd->log, qr/exit signal/, 'no child has crashed');
+$t->httpd->allow_log(qr/IDEM0904|IDEM0902|IDEM1003/, qr/dbd:/);
+$t->allow_pg_log(qr/too many clients|remaining connection slots|terminating connection/);
+$t->finish;
