@@ -236,14 +236,25 @@ static idem_outcome_e default_outcome(const idem_response_facts_t *facts)
     return IDEM_OUTCOME_UNKNOWN;
 }
 
-idem_outcome_e idem_machine_outcome(const idem_response_facts_t *facts)
+int idem_machine_refused(const idem_response_facts_t *facts)
 {
     int refused_by_httpd = facts->handler_status >= 400 && facts->handler_status < 500 && facts->passed_nothing;
 
     if (!facts->handler_ran || (refused_by_httpd && !facts->error_override)) {
-        return IDEM_OUTCOME_REJECTED;
+        return 1;
     }
-    if (facts->handler_status == 503 && facts->never_connected && !facts->request_sent && !facts->error_override) {
+    return facts->handler_status == 503 && facts->never_connected && !facts->request_sent && !facts->error_override;
+}
+
+int idem_machine_fits(idem_state_e state, int status)
+{
+    return (state == IDEM_STATE_SUCCEEDED && status >= 200 && status < 400) ||
+           (state == IDEM_STATE_FAILED_FINAL && status >= 400 && status < 600);
+}
+
+idem_outcome_e idem_machine_outcome(const idem_response_facts_t *facts)
+{
+    if (idem_machine_refused(facts)) {
         return IDEM_OUTCOME_REJECTED;
     }
     if (facts->said != IDEM_OUTCOME_NONE) {

@@ -138,6 +138,12 @@ typedef struct idem_response_facts_t {
  * backend's own settlement. */
 idem_outcome_e idem_machine_outcome(const idem_response_facts_t *facts);
 
+/* 1 where rule 1 or 2 fits: nothing was executed, whatever a backend could have settled. */
+int idem_machine_refused(const idem_response_facts_t *facts);
+
+/* 1 where a response of this status can be the answer of an operation that ended in this state (rule 3). */
+int idem_machine_fits(idem_state_e state, int status);
+
 /* Seconds for Retry-After while an operation runs: as long as it has run, 1 to 10, not beyond the lease. */
 int idem_machine_retry_after(apr_interval_time_t age, apr_interval_time_t lease_left);
 

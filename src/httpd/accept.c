@@ -10,6 +10,7 @@
 #include "httpd/body.h"
 #include "httpd/child.h"
 #include "httpd/counters.h"
+#include "httpd/dispatch.h"
 #include "httpd/logging.h"
 #include "httpd/recipe.h"
 
@@ -25,7 +26,7 @@ static void keep_operation(idem_ctx_t *ctx, const unsigned char *operation, int 
     ctx->has_operation = 1;
 }
 
-static void refuse_store(idem_ctx_t *ctx)
+void idem_accept_refuse_store(idem_ctx_t *ctx)
 {
     idem_context_refuse(ctx, IDEM_PROBLEM_STORE_UNAVAILABLE, NULL);
     ctx->answer.retry_after = RETRY_STORE;
@@ -49,7 +50,7 @@ static void refuse_new(idem_ctx_t *ctx)
 static void without_store(request_rec *r, idem_ctx_t *ctx)
 {
     if (ctx->server->store_failure != IDEM_FAILURE_OPEN || ctx->look_only || ctx->conf->mode == IDEM_MODE_READ_ONLY) {
-        refuse_store(ctx);
+        idem_accept_refuse_store(ctx);
         return;
     }
     ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r,
@@ -84,8 +85,8 @@ static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store)
         wanted->fingerprint_parts.octets = parts;
         wanted->fingerprint_parts.len = IDEM_PARTS_LEN;
     }
-    wanted->effect = IDEM_EFFECT_EXTERNAL;
-    wanted->state = idem_machine_first(wanted->effect, 0);
+    wanted->effect = (idem_effect_e)conf->effect;
+    wanted->state = idem_machine_first(wanted->effect, conf->dispatch_mark);
     wanted->lease = conf->lease;
     wanted->max_run = conf->max_run;
     wanted->retention = conf->retention;
@@ -234,7 +235,9 @@ static void answer(idem_ctx_t *ctx, idem_verdict_e verdict, const idem_reserve_t
 static void begin(idem_ctx_t *ctx, const idem_reserve_t *wanted, const unsigned char *operation, int generation)
 {
     keep_operation(ctx, operation, generation);
+    memcpy(ctx->owner_token, wanted->owner_token, IDEM_UUID_LEN);
     ctx->effect = wanted->effect;
+    ctx->state = wanted->state;
     ctx->phase = IDEM_PHASE_RUNNING;
     ctx->outcome_note = "executed";
     idem_child_running(ctx->server->store, 1);
@@ -245,8 +248,15 @@ static int act(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_verdic
                const idem_record_t *found)
 {
     apr_time_t deadline = apr_time_now() + store->timeout;
-    idem_take_over_t take = {found, wanted, verdict == IDEM_VERDICT_REUSE, 0};
+    idem_reserve_t owner = *wanted;
+    idem_take_over_t take = {found, &owner, verdict == IDEM_VERDICT_REUSE, 0};
     idem_store_result_e result;
+
+    if (!take.reuse && found->effect > owner.effect) {
+        /* the stricter mode decides, also on what is written before the backend runs */
+        owner.effect = found->effect;
+        owner.state = idem_machine_first(owner.effect, ctx->conf->dispatch_mark);
+    }
 
     if (verdict == IDEM_VERDICT_MARK_UNKNOWN) {
         result = store->provider->mark_unknown(store, found, "httpd", "owner lapsed", deadline, ctx->pool);
@@ -262,7 +272,7 @@ static int act(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_verdic
             answer(ctx, IDEM_VERDICT_OUTCOME_UNKNOWN, wanted, found);
         }
         else {
-            begin(ctx, wanted, take.reuse ? wanted->operation : found->operation, take.generation);
+            begin(ctx, &owner, take.reuse ? owner.operation : found->operation, take.generation);
         }
         return 0;
     case IDEM_STORE_STALE:
@@ -280,10 +290,10 @@ static int act(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_verdic
                                 take.reuse ? wanted->operation : found->operation, wanted->owner_token,
                                 found->generation + 1);
         }
-        refuse_store(ctx);
+        idem_accept_refuse_store(ctx);
         return 0;
     default:
-        refuse_store(ctx);
+        idem_accept_refuse_store(ctx);
         return 0;
     }
 }
@@ -302,7 +312,6 @@ static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reser
     switch (wanted->result) {
     case IDEM_STORE_OK:
         ctx->reserve_in_doubt = wanted->maybe_written;
-        memcpy(ctx->owner_token, wanted->owner_token, sizeof(ctx->owner_token));
         begin(ctx, wanted, wanted->operation, 1);
         return 0;
     case IDEM_STORE_FOUND:
@@ -315,7 +324,7 @@ static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reser
         return 0;
     case IDEM_STORE_AMBIGUOUS:
         /* never executed; the child's thread takes the row away again if it came to be */
-        refuse_store(ctx);
+        idem_accept_refuse_store(ctx);
         return 0;
     default:
         without_store(r, ctx);
@@ -346,9 +355,10 @@ void idem_accept(request_rec *r, idem_ctx_t *ctx)
     }
     wanted = make_request(ctx, store);
     for (looks = 0; looks < MOST_LOOKS; looks++) {
+        ctx->reserved_at = idem_dispatch_moment();
         if (!new_ids(wanted)) {
             ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0402") "no random octets to be had for an operation id");
-            refuse_store(ctx);
+            idem_accept_refuse_store(ctx);
             return;
         }
         if (!look(r, ctx, store, wanted)) {
@@ -356,4 +366,28 @@ void idem_accept(request_rec *r, idem_ctx_t *ctx)
         }
     }
     answer(ctx, IDEM_VERDICT_IN_PROGRESS, wanted, NULL);
+}
+
+void idem_accept_look(request_rec *r, idem_ctx_t *ctx)
+{
+    idem_store_t *store = idem_context_store(ctx);
+    idem_reserve_t *wanted = make_request(ctx, store);
+    idem_verdict_e verdict;
+
+    wanted->may_write = 0;
+    store->provider->reserve(store, &wanted, 1, apr_time_now() + store->timeout, ctx->pool);
+    if (wanted->result == IDEM_STORE_FOUND) {
+        keep_operation(ctx, wanted->found->operation, wanted->found->generation);
+        verdict = judge(ctx, wanted, wanted->found);
+        /* an owner that lapsed is the next retry's to deal with */
+        answer(ctx, verdict == IDEM_VERDICT_MARK_UNKNOWN ? IDEM_VERDICT_OUTCOME_UNKNOWN : verdict, wanted, wanted->found);
+    }
+    else if (wanted->result == IDEM_STORE_NOT_FOUND) {
+        answer(ctx, IDEM_VERDICT_IN_PROGRESS, wanted, NULL);
+    }
+    else {
+        idem_accept_refuse_store(ctx);
+    }
+    ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, IDEM_LOG("0404") "operation %s, looked at again: %s",
+                  idem_uuid_text(r->pool, ctx->operation), ctx->outcome_note);
 }

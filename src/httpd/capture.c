@@ -84,6 +84,21 @@ static apr_status_t give_up(ap_filter_t *f, idem_capture_t *capture, int status)
     return APR_EGENERAL;
 }
 
+/* Another owner's answer, or what there is to say of it, in place of what was held. The rest is swallowed. */
+static apr_status_t answer_instead(ap_filter_t *f, idem_capture_t *capture)
+{
+    request_rec *r = f->r;
+
+    capture->state = CAPTURE_DEAD;
+    apr_brigade_cleanup(capture->held);
+    apr_table_clear(r->headers_out);
+    apr_table_clear(r->err_headers_out);
+    r->content_encoding = NULL;
+    r->content_languages = NULL;
+    idem_replay_answer(r, capture->ctx);
+    return APR_SUCCESS;
+}
+
 /* Settled; now it may leave. end: the response is complete. */
 static apr_status_t release(ap_filter_t *f, idem_capture_t *capture, int end)
 {
@@ -121,8 +136,9 @@ static apr_status_t complete(ap_filter_t *f, idem_capture_t *capture)
         ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, f->r, IDEM_LOG("0701") "the response is shorter or longer than announced");
         return give_up(f, capture, HTTP_BAD_GATEWAY);
     }
-    idem_settle(f->r, capture->ctx, keeps_body(f->r, capture->ctx) ? capture->held : NULL);
-    return release(f, capture, 1);
+    return idem_settle(f->r, capture->ctx, keeps_body(f->r, capture->ctx) ? capture->held : NULL)
+               ? release(f, capture, 1)
+               : answer_instead(f, capture);
 }
 
 /* Takes one bucket of data. *passing is set where the response is not to be held any longer. */
@@ -158,7 +174,10 @@ static apr_status_t pass_through(ap_filter_t *f, idem_capture_t *capture, apr_bu
 {
     apr_status_t rv;
 
-    idem_settle(f->r, capture->ctx, NULL);
+    if (!idem_settle(f->r, capture->ctx, NULL)) {
+        apr_brigade_cleanup(bb);
+        return answer_instead(f, capture);
+    }
     rv = release(f, capture, 0);
     if (rv == APR_SUCCESS) {
         ap_remove_output_filter(f);

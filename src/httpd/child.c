@@ -81,7 +81,7 @@ static void wake(void *baton)
 void idem_child_withdraw(idem_child_store_t *child, const char *tenant, const unsigned char *operation,
                          const unsigned char *owner_token, int generation)
 {
-    idem_chore_t chore = {IDEM_CHORE_WITHDRAW, generation, {0}, {0}};
+    idem_chore_t chore = {.kind = IDEM_CHORE_WITHDRAW, .generation = generation};
 
     memcpy(chore.operation, operation, IDEM_UUID_LEN);
     memcpy(chore.owner_token, owner_token, IDEM_UUID_LEN);
@@ -92,10 +92,11 @@ void idem_child_withdraw(idem_child_store_t *child, const char *tenant, const un
     wake(child);
 }
 
-void idem_child_settle_unknown(idem_child_store_t *child, const char *tenant, const unsigned char *operation,
-                               int generation)
+void idem_child_settle_later(idem_child_store_t *child, const char *tenant, const unsigned char *operation,
+                             int generation, idem_outcome_e outcome, int backend_first)
 {
-    idem_chore_t chore = {IDEM_CHORE_UNKNOWN, generation, {0}, {0}};
+    idem_chore_t chore = {.kind = IDEM_CHORE_SETTLE, .generation = generation, .outcome = outcome,
+                          .backend_first = backend_first};
 
     memcpy(chore.operation, operation, IDEM_UUID_LEN);
     if (!idem_chores_add(child->chores, &chore, tenant)) {

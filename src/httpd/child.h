@@ -31,8 +31,9 @@ void idem_child_running(idem_child_store_t *child, int change);
 void idem_child_withdraw(idem_child_store_t *child, const char *tenant, const unsigned char *operation,
                          const unsigned char *owner_token, int generation);
 
-/* Queues the settlement UNKNOWN of an operation that ended without a response. Never blocks on the store. */
-void idem_child_settle_unknown(idem_child_store_t *child, const char *tenant, const unsigned char *operation,
-                               int generation);
+/* Queues a settlement without a response: UNKNOWN, REJECTED or RELEASED; backend_first as in idem_settlement_t. Never
+ * blocks on the store. A full queue is an error line; the row then lapses with this child. */
+void idem_child_settle_later(idem_child_store_t *child, const char *tenant, const unsigned char *operation,
+                             int generation, idem_outcome_e outcome, int backend_first);
 
 #endif

@@ -6,6 +6,8 @@
 #include <apr_thread_mutex.h>
 
 #include "core/scope.h"
+#include "core/snapshot.h"
+#include "store/settlement.h"
 
 #define MOST_CHORES    1024
 #define FIRST_DELAY    apr_time_from_msec(200)
@@ -82,21 +84,24 @@ int idem_chores_add(idem_chores_t *chores, const idem_chore_t *chore, const char
 static idem_store_result_e perform(idem_store_t *store, const entry_t *entry, apr_pool_t *p)
 {
     apr_time_t deadline = apr_time_now() + store->timeout;
-    idem_settle_t settle = {0};
-    idem_settle_t *batch = &settle;
+    idem_settlement_t settlement = {0};
+    unsigned char *head;
 
     if (entry->chore.kind == IDEM_CHORE_WITHDRAW) {
         return store->provider->withdraw(store, entry->tenant, entry->chore.operation, entry->chore.owner_token,
                                          entry->chore.generation, deadline, p);
     }
-    settle.tenant = entry->tenant;
-    memcpy(settle.operation, entry->chore.operation, IDEM_UUID_LEN);
-    settle.generation = entry->chore.generation;
-    settle.outcome = IDEM_OUTCOME_UNKNOWN;
-    settle.actor = "httpd";
-    settle.reason = "ended without a response";
-    store->provider->settle(store, &batch, 1, deadline, p);
-    return settle.result;
+    settlement.settle.tenant = entry->tenant;
+    memcpy(settlement.settle.operation, entry->chore.operation, IDEM_UUID_LEN);
+    settlement.settle.generation = entry->chore.generation;
+    settlement.settle.outcome = entry->chore.outcome;
+    settlement.settle.actor = "httpd";
+    settlement.settle.reason = "ended without a response";
+    settlement.backend_first = entry->chore.backend_first;
+    idem_snapshot_encode_headers(p, apr_table_make(p, 1), NULL, &head, &settlement.empty_head.len);
+    settlement.empty_head.octets = head;
+    idem_settlement_apply(store, &settlement, deadline, p);
+    return settlement.settle.result;
 }
 
 static int is_unanswered(idem_store_result_e result)

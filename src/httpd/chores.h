@@ -10,12 +10,14 @@
 
 typedef enum {
     IDEM_CHORE_WITHDRAW, /* a reserve or takeover without an answer: take it back, now or when it shows */
-    IDEM_CHORE_UNKNOWN   /* an operation that ended without a response */
+    IDEM_CHORE_SETTLE    /* an outcome without a response */
 } idem_chore_e;
 
 typedef struct idem_chore_t {
     idem_chore_e kind;
     int generation;
+    idem_outcome_e outcome;  /* SETTLE: UNKNOWN, REJECTED or RELEASED */
+    int backend_first;       /* SETTLE: as in idem_settlement_t */
     unsigned char operation[IDEM_UUID_LEN];
     unsigned char owner_token[IDEM_UUID_LEN];
 } idem_chore_t;

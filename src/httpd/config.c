@@ -36,6 +36,8 @@ void *idem_config_create_dir(apr_pool_t *p, char *dir)
     conf->retention = IDEM_UNSET;
     conf->tombstone = IDEM_UNSET;
     conf->reuse = IDEM_UNSET;
+    conf->effect = IDEM_UNSET;
+    conf->dispatch_mark = IDEM_UNSET;
     conf->lease = IDEM_UNSET;
     conf->max_run = IDEM_UNSET;
     return conf;
@@ -83,6 +85,8 @@ void *idem_config_merge_dir(apr_pool_t *p, void *outer, void *inner)
     MERGE_NUMBER(retention);
     MERGE_NUMBER(tombstone);
     MERGE_NUMBER(reuse);
+    MERGE_NUMBER(effect);
+    MERGE_NUMBER(dispatch_mark);
     MERGE_NUMBER(lease);
     MERGE_NUMBER(max_run);
     /* the one list that adds up: an inner section's rules come first, the outer's stay behind them */
@@ -179,6 +183,8 @@ const idem_dir_t *idem_config_resolve(apr_pool_t *p, const idem_dir_t *unset)
     DEFAULT_NUMBER(retention, DEFAULT_RETENTION);
     DEFAULT_NUMBER(tombstone, DEFAULT_TOMBSTONE);
     DEFAULT_NUMBER(reuse, IDEM_REUSE_REFUSE);
+    DEFAULT_NUMBER(effect, IDEM_EFFECT_EXTERNAL);
+    DEFAULT_NUMBER(dispatch_mark, 0);
     DEFAULT_NUMBER(lease, DEFAULT_LEASE);
     DEFAULT_NUMBER(max_run, DEFAULT_MAX_RUN);
     return conf;

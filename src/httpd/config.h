@@ -99,6 +99,8 @@ typedef struct idem_dir_t {
     apr_interval_time_t retention;
     apr_interval_time_t tombstone;
     int reuse;
+    int effect;                          /* idem_effect_e */
+    int dispatch_mark;
     apr_interval_time_t lease;
     apr_interval_time_t max_run;
 } idem_dir_t;

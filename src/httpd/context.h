@@ -70,9 +70,12 @@ typedef struct idem_ctx_t {
     int has_operation;            /* operation below is valid: a record exists or existed */
     unsigned char operation[IDEM_UUID_LEN];
     int generation;
-    idem_effect_e effect;
-    int reserve_in_doubt;         /* it is ours, but one of its sendings got no answer and may still come */
+    idem_effect_e effect;           /* the stricter one of record and route */
+    idem_state_e state;             /* as reserved, or as the dispatch has made it */
+    int reserve_in_doubt;           /* it is ours, but one of its sendings got no answer and may still come */
     unsigned char owner_token[IDEM_UUID_LEN]; /* of that reserve */
+    apr_interval_time_t reserved_at; /* by a clock that nobody sets: before the reserve was sent */
+    int dispatched;                 /* a real handler has been given the request */
 
     /* The run of the backend: see run.c and capture.c. */
     const request_rec *running;   /* whose handler is at work; our own handler lets the real one run for it */

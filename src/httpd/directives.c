@@ -20,6 +20,8 @@ static const char *const key_words[] = {"Optional", "Required", NULL};
 static const char *const key_syntax_words[] = {"strict", "lenient", NULL};
 static const char *const reuse_words[] = {"Refuse", "Allow", NULL};
 static const char *const fingerprint_words[] = {"raw", "json", "jcs", "form", "multipart", NULL};
+/* in the order of idem_effect_e */
+static const char *const effect_words[] = {"repeatable", "transactional", "external", NULL};
 
 const idem_choice_t idem_choice_no_identity = {APR_OFFSETOF(idem_dir_t, no_identity), no_identity_words};
 const idem_choice_t idem_choice_mode = {APR_OFFSETOF(idem_dir_t, mode), mode_words};
@@ -27,6 +29,7 @@ const idem_choice_t idem_choice_key = {APR_OFFSETOF(idem_dir_t, key_required), k
 const idem_choice_t idem_choice_key_syntax = {APR_OFFSETOF(idem_dir_t, key_syntax), key_syntax_words};
 const idem_choice_t idem_choice_reuse = {APR_OFFSETOF(idem_dir_t, reuse), reuse_words};
 const idem_choice_t idem_choice_fingerprint = {APR_OFFSETOF(idem_dir_t, payload_mode), fingerprint_words};
+const idem_choice_t idem_choice_effect = {APR_OFFSETOF(idem_dir_t, effect), effect_words};
 
 static int offset_of(const cmd_parms *cmd)
 {

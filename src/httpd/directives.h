@@ -22,6 +22,7 @@ extern const idem_choice_t idem_choice_key;
 extern const idem_choice_t idem_choice_key_syntax;
 extern const idem_choice_t idem_choice_reuse;
 extern const idem_choice_t idem_choice_fingerprint;
+extern const idem_choice_t idem_choice_effect;
 
 const char *idem_set_route(cmd_parms *cmd, void *conf, int argc, char *const argv[]);
 const char *idem_set_sources(cmd_parms *cmd, void *conf, int argc, char *const argv[]); /* tenant and principal */

@@ -8,6 +8,7 @@
 #include "httpd/accept.h"
 #include "httpd/child.h"
 #include "httpd/counters.h"
+#include "httpd/dispatch.h"
 #include "httpd/forward.h"
 #include "httpd/logging.h"
 #include "httpd/replay.h"
@@ -47,6 +48,9 @@ static int run_backend(request_rec *r, idem_ctx_t *ctx)
     int counts = !shows_an_error(r) && !only_redirects(r);
     int status;
 
+    if (counts && !idem_dispatch(r, ctx)) {
+        return idem_replay_answer(r, ctx);
+    }
     idem_forward(r, ctx);
     if (counts) {
         ctx->handler_ran = 1;
@@ -123,7 +127,8 @@ int idem_run_finish(request_rec *r)
         ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r,
                       IDEM_LOG("0501") "operation %s ended without a response that the module could see: UNKNOWN",
                       idem_uuid_text(r->pool, ctx->operation));
-        idem_child_settle_unknown(ctx->server->store, ctx->scope.tenant, ctx->operation, ctx->generation);
+        idem_child_settle_later(ctx->server->store, ctx->scope.tenant, ctx->operation, ctx->generation,
+                                IDEM_OUTCOME_UNKNOWN, ctx->effect == IDEM_EFFECT_TRANSACTIONAL);
         ctx->phase = IDEM_PHASE_SETTLED;
         ctx->outcome_note = "unknown";
         idem_child_running(ctx->server->store, -1);

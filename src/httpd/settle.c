@@ -9,9 +9,11 @@
 #include "core/digest.h"
 #include "core/snapshot.h"
 #include "core/uuid.h"
+#include "httpd/accept.h"
 #include "httpd/child.h"
 #include "httpd/counters.h"
 #include "httpd/logging.h"
+#include "store/settlement.h"
 
 APLOG_USE_MODULE(idempotency);
 
@@ -61,26 +63,24 @@ static idem_outcome_e rule_outcome(request_rec *r, const idem_ctx_t *ctx)
     return IDEM_OUTCOME_NONE;
 }
 
-static idem_outcome_e decide(request_rec *r, idem_ctx_t *ctx)
+static void gather(request_rec *r, idem_ctx_t *ctx, idem_response_facts_t *facts)
 {
-    idem_response_facts_t facts = {0};
     const request_rec *any;
 
-    facts.handler_ran = ctx->handler_ran;
-    facts.handler_status = ctx->handler_status > 0 ? ctx->handler_status : 0;
-    facts.passed_nothing = !ctx->passed_anything;
+    facts->handler_ran = ctx->handler_ran;
+    facts->handler_status = ctx->handler_status > 0 ? ctx->handler_status : 0;
+    facts->passed_nothing = !ctx->passed_anything;
     for (any = r; any; any = any->prev) {
-        facts.error_override |= apr_table_get(any->notes, "proxy-error-override") != NULL;
+        facts->error_override |= apr_table_get(any->notes, "proxy-error-override") != NULL;
     }
-    facts.never_connected = ctx->never_connected;
-    facts.request_sent = ctx->request_sent;
-    facts.broken = ctx->broken || ctx->handler_status == AP_FILTER_ERROR;
-    facts.backend_answered = ctx->passed_anything || facts.error_override;
-    facts.status = r->status;
-    facts.said = said_outcome(r);
-    facts.rule = rule_outcome(r, ctx);
-    facts.effect = ctx->effect;
-    return idem_machine_outcome(&facts);
+    facts->never_connected = ctx->never_connected;
+    facts->request_sent = ctx->request_sent;
+    facts->broken = ctx->broken || ctx->handler_status == AP_FILTER_ERROR;
+    facts->backend_answered = ctx->passed_anything || facts->error_override;
+    facts->status = r->status;
+    facts->said = said_outcome(r);
+    facts->rule = rule_outcome(r, ctx);
+    facts->effect = ctx->effect;
 }
 
 typedef struct selection_t {
@@ -105,6 +105,15 @@ static void add_known(apr_table_t *fields, const char *name, const char *value)
     }
 }
 
+/* An empty head says that the response came and was not kept; no head would say that it is on its way. */
+static void keep_nothing(request_rec *r, idem_octets_t *head)
+{
+    unsigned char *octets;
+
+    idem_snapshot_encode_headers(r->pool, apr_table_make(r->pool, 1), NULL, &octets, &head->len);
+    head->octets = octets;
+}
+
 /* What is kept of the head. A CGI's own fields are in err_headers_out, a proxy's in headers_out. */
 static int keep_head(request_rec *r, const idem_ctx_t *ctx, idem_settle_t *settle)
 {
@@ -126,11 +135,11 @@ static int keep_head(request_rec *r, const idem_ctx_t *ctx, idem_settle_t *settl
     if (result != IDEM_SNAPSHOT_OK) {
         ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r, IDEM_LOG("0803") "no snapshot can be made of this response: %s",
                       idem_snapshot_result_text(result));
-        /* an empty head says that the response came and was not kept; no head would say that it is on its way */
-        idem_snapshot_encode_headers(r->pool, apr_table_make(r->pool, 1), NULL, &octets, &settle->response_headers.len);
+        keep_nothing(r, &settle->response_headers);
+        return 0;
     }
     settle->response_headers.octets = octets;
-    return result == IDEM_SNAPSHOT_OK;
+    return 1;
 }
 
 static int keep_body(request_rec *r, apr_bucket_brigade *body, idem_settle_t *settle)
@@ -148,20 +157,26 @@ static int keep_body(request_rec *r, apr_bucket_brigade *body, idem_settle_t *se
     return 1;
 }
 
-static void report(request_rec *r, const idem_settle_t *settle)
+static void report(request_rec *r, const idem_settlement_t *settlement)
 {
+    const idem_settle_t *settle = &settlement->settle;
     const char *operation = idem_uuid_text(r->pool, settle->operation);
 
     switch (settle->result) {
     case IDEM_STORE_OK:
-        ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, IDEM_LOG("0804") "operation %s settled as %s", operation,
-                      idem_outcome_name(settle->outcome));
+        ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, IDEM_LOG("0804") "operation %s settled as %s%s", operation,
+                      idem_outcome_name(settle->outcome), settlement->by_backend ? " by its backend" : "");
+        if (settlement->backend_first && settle->outcome == IDEM_OUTCOME_UNKNOWN && r->status < 400) {
+            ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0808")
+                          "operation %s: its backend answered %d and has not settled, as a transactional one must: UNKNOWN",
+                          operation, r->status);
+        }
         break;
     case IDEM_STORE_STALE:
     case IDEM_STORE_NOT_FOUND:
         ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0805")
-                      "operation %s: the settlement of generation %d came too late, the record is %s", operation,
-                      settle->generation, idem_state_name(settle->state));
+                      "operation %s: the settlement (%s) of generation %d came too late, the record is %s", operation,
+                      idem_outcome_name(settle->outcome), settle->generation, idem_state_name(settle->state));
         break;
     default:
         ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0806")
@@ -171,40 +186,83 @@ static void report(request_rec *r, const idem_settle_t *settle)
     }
 }
 
-void idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body)
+/*
+ * The settlement was refused because the record has gone on without this owner. What the client is told: where a
+ * later generation can only have begun with this one's work undone or repeatable, what every retry will be told.
+ * In `external` the effect has happened and only this response knows of it: it goes out as it is.
+ */
+static int answer_late(request_rec *r, idem_ctx_t *ctx, const idem_settle_t *settle)
 {
-    idem_store_t *store = idem_context_store(ctx);
-    idem_settle_t settle = {0};
-    idem_settle_t *batch = &settle;
-    apr_time_t begun;
+    if ((settle->result != IDEM_STORE_STALE && settle->result != IDEM_STORE_NOT_FOUND) ||
+        ctx->effect == IDEM_EFFECT_EXTERNAL) {
+        return 0;
+    }
+    idem_accept_look(r, ctx);
+    return 1;
+}
+
+/* The store is away. Without the response nobody may claim success: the child's thread says UNKNOWN then. */
+static void keep_for_later(idem_ctx_t *ctx, const idem_settlement_t *settlement)
+{
+    const idem_settle_t *settle = &settlement->settle;
+    int needs_response = settle->outcome == IDEM_OUTCOME_SUCCEEDED || settle->outcome == IDEM_OUTCOME_FAILED;
+
+    idem_child_settle_later(ctx->server->store, settle->tenant, settle->operation, settle->generation,
+                            needs_response ? IDEM_OUTCOME_UNKNOWN : settle->outcome, settlement->backend_first);
+}
+
+static void fill(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body, idem_settlement_t *settlement)
+{
+    idem_settle_t *settle = &settlement->settle;
+    idem_response_facts_t facts = {0};
     int keeps;
 
-    settle.tenant = ctx->scope.tenant;
-    memcpy(settle.operation, ctx->operation, sizeof(settle.operation));
-    settle.generation = ctx->generation;
-    settle.outcome = decide(r, ctx);
-    settle.response_code = r->status;
-    settle.actor = "httpd";
-    settle.reason = "settled by the response";
-    keeps = settle.outcome == IDEM_OUTCOME_SUCCEEDED || settle.outcome == IDEM_OUTCOME_FAILED ||
-            (settle.outcome == IDEM_OUTCOME_UNKNOWN && !ctx->broken);
-    if (keeps && keep_head(r, ctx, &settle) && body && !keep_body(r, body, &settle)) {
+    gather(r, ctx, &facts);
+    settle->tenant = ctx->scope.tenant;
+    memcpy(settle->operation, ctx->operation, sizeof(settle->operation));
+    settle->generation = ctx->generation;
+    settle->outcome = idem_machine_outcome(&facts);
+    settle->response_code = r->status;
+    settle->actor = "httpd";
+    settle->reason = "settled by the response";
+    settlement->backend_first = ctx->effect == IDEM_EFFECT_TRANSACTIONAL && !idem_machine_refused(&facts);
+    settlement->response_whole = !facts.broken && facts.backend_answered;
+    keep_nothing(r, &settlement->empty_head);
+    keeps = settle->outcome == IDEM_OUTCOME_SUCCEEDED || settle->outcome == IDEM_OUTCOME_FAILED ||
+            ((settle->outcome == IDEM_OUTCOME_UNKNOWN || settlement->backend_first) && !ctx->broken);
+    if (keeps && keep_head(r, ctx, settle) && body && !keep_body(r, body, settle)) {
         ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r, IDEM_LOG("0807") "the response body cannot be kept");
     }
+}
+
+int idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body)
+{
+    idem_store_t *store = idem_context_store(ctx);
+    idem_settlement_t settlement = {0};
+    const idem_settle_t *settle = &settlement.settle;
+    apr_time_t begun;
+    int replaced;
+
+    fill(r, ctx, body, &settlement);
     begun = apr_time_now();
-    store->provider->settle(store, &batch, 1, begun + store->timeout, r->pool);
+    idem_settlement_apply(store, &settlement, begun + store->timeout, r->pool);
     idem_counters_time(ctx->server->counters, IDEM_TIMED_SETTLE, apr_time_now() - begun);
-    report(r, &settle);
-    if (ctx->reserve_in_doubt && settle.result == IDEM_STORE_OK && settle.state == IDEM_STATE_NONE) {
+    report(r, &settlement);
+    if (ctx->reserve_in_doubt && settle->result == IDEM_STORE_OK && settle->state == IDEM_STATE_NONE) {
         /* the row is gone; a sending of its reserve that is still under way would make it anew, with nobody to end it */
         idem_child_withdraw(ctx->server->store, ctx->scope.tenant, ctx->operation, ctx->owner_token, ctx->generation);
     }
-    if (settle.outcome == IDEM_OUTCOME_REJECTED && settle.result == IDEM_STORE_OK) {
+    if (settle->outcome == IDEM_OUTCOME_REJECTED && settle->result == IDEM_STORE_OK) {
         ctx->outcome_note = "rejected";
     }
-    else if (settle.outcome == IDEM_OUTCOME_UNKNOWN) {
+    else if (settle->outcome == IDEM_OUTCOME_UNKNOWN) {
         ctx->outcome_note = "unknown";
     }
+    if (settle->result == IDEM_STORE_UNAVAILABLE || settle->result == IDEM_STORE_AMBIGUOUS) {
+        keep_for_later(ctx, &settlement);
+    }
+    replaced = answer_late(r, ctx, settle);
     ctx->phase = IDEM_PHASE_SETTLED;
     idem_child_running(ctx->server->store, -1);
+    return !replaced;
 }

@@ -12,7 +12,10 @@
  * Settles a RUNNING context with the response of r, before its first octet leaves. body: the whole response, or NULL
  * where it is not stored. The context is SETTLED afterwards, whatever the store said: the effect has happened, and
  * hiding the true response would help nobody.
+ *
+ * 1: that response may leave. 0: the record has gone on without this owner, whose work was undone or is done again by
+ * another: ctx->answer is to be given in its place (CONTRACT section 4, a passed generation).
  */
-void idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body);
+int idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body);
 
 #endif

@@ -1,0 +1,58 @@
+#include "store/settlement.h"
+
+#define ROUNDS 2 /* a backend that commits between the look and the write is seen by the second look */
+
+/* The backend has settled: what is left is to add the response, if it left none and this one is fit to be it. */
+static void add_response(idem_store_t *store, idem_settlement_t *settlement, const idem_record_t *record,
+                         apr_time_t deadline, apr_pool_t *p)
+{
+    idem_settle_t *settle = &settlement->settle;
+    idem_settle_t added = *settle;
+    idem_settle_t *batch = &added;
+
+    settlement->by_backend = 1;
+    settle->outcome = record->outcome;
+    settle->state = record->state;
+    settle->result = IDEM_STORE_OK;
+    if (record->response_headers.octets || record->response_body.octets) {
+        return;
+    }
+    added.outcome = record->outcome;
+    if (!settlement->response_whole || !idem_machine_fits(record->state, settle->response_code)) {
+        added.response_code = record->response_code;
+        added.response_headers = settlement->empty_head;
+        added.response_body = (idem_octets_t){NULL, 0};
+        added.response_digest = (idem_octets_t){NULL, 0};
+    }
+    store->provider->settle(store, &batch, 1, deadline, p);
+    settle->result = added.result;
+    settle->state = added.state;
+}
+
+void idem_settlement_apply(idem_store_t *store, idem_settlement_t *settlement, apr_time_t deadline, apr_pool_t *p)
+{
+    idem_settle_t *settle = &settlement->settle;
+    idem_settle_t *batch = settle;
+    idem_record_t *record = NULL;
+    int round;
+
+    settlement->by_backend = 0;
+    for (round = 0; round < ROUNDS; round++) {
+        if (settlement->backend_first) {
+            settle->result = store->provider->find_operation(store, settle->tenant, settle->operation, &record, deadline, p);
+            if (settle->result == IDEM_STORE_UNAVAILABLE || settle->result == IDEM_STORE_AMBIGUOUS) {
+                settle->result = IDEM_STORE_UNAVAILABLE; /* it only looked */
+                return;
+            }
+            if (settle->result == IDEM_STORE_OK && record->generation == settle->generation &&
+                idem_machine_is_final(record->state)) {
+                add_response(store, settlement, record, deadline, p);
+                return;
+            }
+        }
+        store->provider->settle(store, &batch, 1, deadline, p);
+        if (settle->result != IDEM_STORE_STALE || !settlement->backend_first) {
+            return;
+        }
+    }
+}
