@@ -41,13 +41,13 @@ int idem_dispatch(request_rec *r, idem_ctx_t *ctx)
     idem_child_running(ctx->server->store, -1);
     if (result == IDEM_STORE_STALE || result == IDEM_STORE_NOT_FOUND) {
         ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r,
-                      IDEM_LOG("1101") "operation %s: generation %d came too late to its backend, which does not run",
+                      IDEM_LOG("1501") "operation %s: generation %d came too late to its backend, which does not run",
                       idem_uuid_text(r->pool, ctx->operation), ctx->generation);
         idem_accept_look(r, ctx);
         return 0;
     }
     ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r,
-                  IDEM_LOG("1102") "operation %s: the store did not take the dispatch; the backend does not run",
+                  IDEM_LOG("1502") "operation %s: the store did not take the dispatch; the backend does not run",
                   idem_uuid_text(r->pool, ctx->operation));
     idem_child_withdraw(ctx->server->store, ctx->scope.tenant, ctx->operation, ctx->owner_token, ctx->generation);
     idem_accept_refuse_store(ctx);
