@@ -104,6 +104,8 @@ static const command_rec directives[] = {
                  "Off behind a pooler that does not follow prepared statements"),
     AP_INIT_TAKE1("IdempotencyStoreFailure", idem_set_store_failure, NULL, RSRC_CONF,
                   "Closed: without the registry nothing with a key runs. Open: it runs unprotected"),
+    AP_INIT_TAKE1("IdempotencyJournal", idem_set_journal, NULL, RSRC_CONF,
+                  "the folder for settlements that the registry would not take"),
     AP_INIT_TAKE1("IdempotencyWriterEpoch", idem_set_writer_epoch, NULL, RSRC_CONF,
                   "the epoch in which this server may write"),
     AP_INIT_TAKE1("IdempotencyDocs", idem_set_docs, NULL, RSRC_CONF, "URL of the page that explains the problems"),

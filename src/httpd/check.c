@@ -9,6 +9,7 @@
 
 #include "httpd/config.h"
 #include "httpd/dbd.h"
+#include "httpd/journaling.h"
 #include "httpd/logging.h"
 #include "httpd/sections.h"
 #include "httpd/sizing.h"
@@ -110,6 +111,11 @@ static int check_registry(apr_pool_t *pconf, server_rec *main_server, server_rec
     fault = idem_dbd_check(pconf, main_server, conf->registry, &conf->dbd);
     if (fault) {
         complain(route->directive, s, fault);
+        return 0;
+    }
+    fault = conf->journal ? idem_journaling_fault(conf->journal, pconf) : NULL;
+    if (fault) {
+        complain(conf->journal_directive, s, fault);
     }
     return !fault;
 }

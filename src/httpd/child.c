@@ -17,6 +17,7 @@
 #include "httpd/chores.h"
 #include "httpd/conns.h"
 #include "httpd/counters.h"
+#include "httpd/journaling.h"
 #include "httpd/logging.h"
 #include "httpd/sizing.h"
 #include "store/pgsql.h"
@@ -36,6 +37,7 @@ struct idem_child_store_t {
     idem_store_t own;        /* the same, with connections that need no fresh heartbeat: for the thread */
     idem_conns_t *conns;
     idem_chores_t *chores;
+    apr_array_header_t *journals; /* of idem_journaling_t *, one for each folder */
     apr_interval_time_t lease;    /* the shortest of all routes that use this store */
     apr_interval_time_t interval; /* between heartbeats */
     apr_time_t next_heartbeat;
@@ -76,6 +78,11 @@ static void wake(void *baton)
     ssize_t written = write(child->wake[1], "", 1);
 
     (void)written; /* a full pipe wakes as well */
+}
+
+void idem_child_wake(idem_child_store_t *child)
+{
+    wake(child);
 }
 
 void idem_child_withdraw(idem_child_store_t *child, const char *tenant, const unsigned char *operation,
@@ -202,6 +209,24 @@ static void say_goodbye(idem_child_store_t *child, apr_pool_t *p)
     idem_conns_close(child->conns);
 }
 
+/* What the store did not take before, now that it can be reached. Returns when there is more to do. */
+static apr_time_t catch_up(idem_child_store_t *child, apr_pool_t *p)
+{
+    apr_time_t again = idem_chores_work(child->chores, &child->own, p, 0);
+    int i;
+
+    if (!child->own.digest_key_known && child->store.digest_key_known) {
+        memcpy(child->own.digest_key, child->store.digest_key, sizeof(child->own.digest_key));
+        child->own.digest_key_known = 1;
+    }
+    for (i = 0; i < child->journals->nelts; i++) {
+        apr_time_t due = idem_journaling_work(APR_ARRAY_IDX(child->journals, i, idem_journaling_t *), &child->own, p);
+
+        again = due < again ? due : again;
+    }
+    return again;
+}
+
 static void *APR_THREAD_FUNC tend(apr_thread_t *thread, void *data)
 {
     idem_child_store_t *child = data;
@@ -217,9 +242,9 @@ static void *APR_THREAD_FUNC tend(apr_thread_t *thread, void *data)
         beat(child, p);
         check_size(child);
         if (idem_conns_have(child->conns)) {
-            apr_time_t chore = idem_chores_work(child->chores, &child->own, p, 0);
+            apr_time_t more = catch_up(child, p);
 
-            again = chore < again ? chore : again;
+            again = more < again ? more : again;
             again = next_beat(child) < again ? next_beat(child) : again;
         }
         apr_pool_clear(p);
@@ -308,8 +333,47 @@ static int most_busy(void)
     return threads - (threads < 8 ? 1 : threads / 8);
 }
 
-static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, apr_interval_time_t lease)
+/* The shortest lease of all servers that share a registry. */
+static apr_interval_time_t shortest_lease(server_rec *s, const server_rec *registry)
 {
+    apr_interval_time_t shortest = 0;
+
+    for (; s; s = s->next) {
+        const idem_server_t *conf = idem_config_server(s);
+
+        if (conf->registry == registry && conf->shortest_lease && (!shortest || conf->shortest_lease < shortest)) {
+            shortest = conf->shortest_lease;
+        }
+    }
+    return shortest;
+}
+
+/* One journal for each folder that servers with this registry name. */
+static void open_journals(apr_pool_t *pchild, idem_child_store_t *child, server_rec *s)
+{
+    child->journals = apr_array_make(pchild, 1, sizeof(idem_journaling_t *));
+    for (; s; s = s->next) {
+        idem_server_t *conf = idem_config_server(s);
+        int i;
+
+        if (conf->registry != child->registry || !conf->has_routes || !conf->journal) {
+            continue;
+        }
+        for (i = 0; i < child->journals->nelts && !conf->journaling; i++) {
+            idem_journaling_t *known = APR_ARRAY_IDX(child->journals, i, idem_journaling_t *);
+
+            conf->journaling = strcmp(idem_journaling_dir(known), conf->journal) ? NULL : known;
+        }
+        if (!conf->journaling) {
+            conf->journaling = idem_journaling_create(pchild, s, conf->journal);
+            APR_ARRAY_PUSH(child->journals, idem_journaling_t *) = conf->journaling;
+        }
+    }
+}
+
+static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, server_rec *main_server)
+{
+    apr_interval_time_t lease = shortest_lease(main_server, conf->registry);
     idem_child_store_t *child = apr_pcalloc(pchild, sizeof(*child));
     idem_chores_t *chores = idem_chores_create(pchild);
 
@@ -326,22 +390,8 @@ static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, a
         return NULL;
     }
     fill_store(child, conf);
+    open_journals(pchild, child, main_server);
     return start_thread(child, pchild) == APR_SUCCESS ? child : NULL;
-}
-
-/* The shortest lease of all servers that share a registry. */
-static apr_interval_time_t shortest_lease(server_rec *s, const server_rec *registry)
-{
-    apr_interval_time_t shortest = 0;
-
-    for (; s; s = s->next) {
-        const idem_server_t *conf = idem_config_server(s);
-
-        if (conf->registry == registry && conf->shortest_lease && (!shortest || conf->shortest_lease < shortest)) {
-            shortest = conf->shortest_lease;
-        }
-    }
-    return shortest;
 }
 
 void idem_child_init(apr_pool_t *pchild, server_rec *main_server)
@@ -360,7 +410,7 @@ void idem_child_init(apr_pool_t *pchild, server_rec *main_server)
             child = child->next;
         }
         if (!child) {
-            child = make(pchild, conf, shortest_lease(main_server, conf->registry));
+            child = make(pchild, conf, main_server);
             if (!child) {
                 ap_log_error(APLOG_MARK, APLOG_CRIT, 0, s,
                              IDEM_LOG("1004") "no thread for the registry: keyed requests get 503 from this child");

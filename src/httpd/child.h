@@ -23,6 +23,9 @@ idem_store_t *idem_child_store(idem_child_store_t *child);
 /* 1 for the first call in this child: there it is worth a warning that a request went unprotected. */
 int idem_child_first_bypass(idem_child_store_t *child);
 
+/* Lets the thread look for work now. */
+void idem_child_wake(idem_child_store_t *child);
+
 /* Counts operations that this child has reserved and not settled: +1, -1. */
 void idem_child_running(idem_child_store_t *child, int change);
 

@@ -106,6 +106,7 @@ typedef struct idem_dir_t {
 } idem_dir_t;
 
 typedef struct idem_child_store_t idem_child_store_t;
+struct idem_journaling_t;
 
 /* Per server. */
 typedef struct idem_server_t {
@@ -124,6 +125,9 @@ typedef struct idem_server_t {
     volatile apr_uint32_t *sizing_warned; /* shared by all children: 1 once one of them has warned; may be NULL */
     struct idem_counters_t *counters;  /* made in post_config; NULL: nothing is counted */
     idem_child_store_t *store;         /* this child's, made in child_init */
+    const char *journal;               /* folder; NULL: none */
+    const ap_directive_t *journal_directive;
+    struct idem_journaling_t *journaling; /* this child's, made in child_init */
 } idem_server_t;
 
 void *idem_config_create_dir(apr_pool_t *p, char *dir);

@@ -372,6 +372,16 @@ const char *idem_set_writer_epoch(cmd_parms *cmd, void *conf, const char *text)
     return NULL;
 }
 
+const char *idem_set_journal(cmd_parms *cmd, void *conf, const char *dir)
+{
+    idem_server_t *server = idem_config_server(cmd->server);
+
+    (void)conf;
+    server->journal = *dir ? ap_server_root_relative(cmd->pool, dir) : NULL;
+    server->journal_directive = cmd->directive;
+    return server->journal ? NULL : fault(cmd, "takes the name of a folder");
+}
+
 const char *idem_set_docs(cmd_parms *cmd, void *conf, const char *url)
 {
     const char *words = idem_problem_docs_fault(cmd->pool, url);

@@ -12,6 +12,7 @@
 #include "httpd/accept.h"
 #include "httpd/child.h"
 #include "httpd/counters.h"
+#include "httpd/journaling.h"
 #include "httpd/logging.h"
 #include "store/settlement.h"
 
@@ -201,12 +202,17 @@ static int answer_late(request_rec *r, idem_ctx_t *ctx, const idem_settle_t *set
     return 1;
 }
 
-/* The store is away. Without the response nobody may claim success: the child's thread says UNKNOWN then. */
-static void keep_for_later(idem_ctx_t *ctx, const idem_settlement_t *settlement)
+/* The store is away. Without the response nobody may claim success: without a journal the child's thread says UNKNOWN. */
+static void keep_for_later(request_rec *r, idem_ctx_t *ctx, const idem_settlement_t *settlement)
 {
     const idem_settle_t *settle = &settlement->settle;
     int needs_response = settle->outcome == IDEM_OUTCOME_SUCCEEDED || settle->outcome == IDEM_OUTCOME_FAILED;
 
+    if (ctx->server->journaling &&
+        idem_journaling_write(ctx->server->journaling, idem_context_store(ctx), settlement, r)) {
+        idem_child_wake(ctx->server->store);
+        return;
+    }
     idem_child_settle_later(ctx->server->store, settle->tenant, settle->operation, settle->generation,
                             needs_response ? IDEM_OUTCOME_UNKNOWN : settle->outcome, settlement->backend_first);
 }
@@ -259,7 +265,7 @@ int idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body)
         ctx->outcome_note = "unknown";
     }
     if (settle->result == IDEM_STORE_UNAVAILABLE || settle->result == IDEM_STORE_AMBIGUOUS) {
-        keep_for_later(ctx, &settlement);
+        keep_for_later(r, ctx, &settlement);
     }
     replaced = answer_late(r, ctx, settle);
     ctx->phase = IDEM_PHASE_SETTLED;
