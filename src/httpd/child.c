@@ -348,29 +348,6 @@ static apr_interval_time_t shortest_lease(server_rec *s, const server_rec *regis
     return shortest;
 }
 
-/* One journal for each folder that servers with this registry name. */
-static void open_journals(apr_pool_t *pchild, idem_child_store_t *child, server_rec *s)
-{
-    child->journals = apr_array_make(pchild, 1, sizeof(idem_journaling_t *));
-    for (; s; s = s->next) {
-        idem_server_t *conf = idem_config_server(s);
-        int i;
-
-        if (conf->registry != child->registry || !conf->has_routes || !conf->journal) {
-            continue;
-        }
-        for (i = 0; i < child->journals->nelts && !conf->journaling; i++) {
-            idem_journaling_t *known = APR_ARRAY_IDX(child->journals, i, idem_journaling_t *);
-
-            conf->journaling = strcmp(idem_journaling_dir(known), conf->journal) ? NULL : known;
-        }
-        if (!conf->journaling) {
-            conf->journaling = idem_journaling_create(pchild, s, conf->journal);
-            APR_ARRAY_PUSH(child->journals, idem_journaling_t *) = conf->journaling;
-        }
-    }
-}
-
 static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, server_rec *main_server)
 {
     apr_interval_time_t lease = shortest_lease(main_server, conf->registry);
@@ -390,7 +367,7 @@ static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, s
         return NULL;
     }
     fill_store(child, conf);
-    open_journals(pchild, child, main_server);
+    child->journals = idem_journaling_open(pchild, main_server, child->registry);
     return start_thread(child, pchild) == APR_SUCCESS ? child : NULL;
 }
 

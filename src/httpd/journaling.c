@@ -35,18 +35,30 @@ const char *idem_journaling_fault(const char *dir, apr_pool_t *p)
     return idem_journal_fault(dir, geteuid(), getegid(), p);
 }
 
-idem_journaling_t *idem_journaling_create(apr_pool_t *pchild, server_rec *server, const char *dir)
+apr_array_header_t *idem_journaling_open(apr_pool_t *pchild, server_rec *s, const server_rec *registry)
 {
-    idem_journaling_t *journaling = apr_pcalloc(pchild, sizeof(*journaling));
+    apr_array_header_t *all = apr_array_make(pchild, 1, sizeof(idem_journaling_t *));
 
-    journaling->server = server;
-    journaling->journal.dir = dir;
-    return journaling;
-}
+    for (; s; s = s->next) {
+        idem_server_t *conf = idem_config_server(s);
+        int i;
 
-const char *idem_journaling_dir(const idem_journaling_t *journaling)
-{
-    return journaling->journal.dir;
+        if (conf->registry != registry || !conf->has_routes || !conf->journal) {
+            continue;
+        }
+        for (i = 0; i < all->nelts && !conf->journaling; i++) {
+            idem_journaling_t *known = APR_ARRAY_IDX(all, i, idem_journaling_t *);
+
+            conf->journaling = strcmp(known->journal.dir, conf->journal) ? NULL : known;
+        }
+        if (!conf->journaling) {
+            conf->journaling = apr_pcalloc(pchild, sizeof(*conf->journaling));
+            conf->journaling->server = s;
+            conf->journaling->journal.dir = conf->journal;
+            APR_ARRAY_PUSH(all, idem_journaling_t *) = conf->journaling;
+        }
+    }
+    return all;
 }
 
 int idem_journaling_write(idem_journaling_t *journaling, const idem_store_t *store, const idem_settlement_t *settlement,

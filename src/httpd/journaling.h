@@ -15,10 +15,9 @@ typedef struct idem_journaling_t idem_journaling_t;
 /* Hook check_config: what is wrong with the folder of IdempotencyJournal, a sentence, or NULL. */
 const char *idem_journaling_fault(const char *dir, apr_pool_t *p);
 
-/* For one folder and one registry in one child. server: for log lines. */
-idem_journaling_t *idem_journaling_create(apr_pool_t *pchild, server_rec *server, const char *dir);
-
-const char *idem_journaling_dir(const idem_journaling_t *journaling);
+/* In child_init: an array of idem_journaling_t *, one for each folder that servers of this registry name; each of these
+ * servers' configurations gets its own. */
+apr_array_header_t *idem_journaling_open(apr_pool_t *pchild, server_rec *main_server, const server_rec *registry);
 
 /*
  * On a request's thread: one durable file. 1, or 0 after an error line (no disk, no right): then the settlement is
