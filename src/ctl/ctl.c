@@ -7,6 +7,7 @@
 
 #include <apr_strings.h>
 
+#include "core/scope.h"
 #include "core/utf8.h"
 
 idem_ctl_exit_e idem_ctl_fail(idem_ctl_exit_e status, const char *format, ...)
@@ -33,6 +34,30 @@ static const idem_ctl_option_t *find_option(const idem_ctl_option_t *options, co
         }
     }
     return NULL;
+}
+
+/* A tenant or principal that is made of several sources may be given part by part. 1, or 0 with the reason said. */
+static int keep_value(const idem_ctl_option_t *option, const char *value)
+{
+    apr_size_t size;
+    char *joined;
+
+    if (!*option->value) {
+        *option->value = value;
+        return 1;
+    }
+    if (!strstr(option->name, "tenant") && !strstr(option->name, "principal")) {
+        idem_ctl_fail(IDEM_CTL_USAGE, "--%s: given twice", option->name);
+        return 0;
+    }
+    size = strlen(*option->value) + strlen(value) + 2;
+    joined = malloc(size); /* lives as long as the tool */
+    if (!joined) {
+        return 0;
+    }
+    apr_snprintf(joined, size, "%s%c%s", *option->value, IDEM_SCOPE_SEPARATOR, value);
+    *option->value = joined;
+    return 1;
 }
 
 int idem_ctl_options(int argc, const char *const *argv, const idem_ctl_option_t *options, const char **args, int max)
@@ -68,7 +93,9 @@ int idem_ctl_options(int argc, const char *const *argv, const idem_ctl_option_t 
             idem_ctl_fail(IDEM_CTL_USAGE, "--%s: its value is missing", option->name);
             return -1;
         }
-        *option->value = value;
+        if (!keep_value(option, value)) {
+            return -1;
+        }
     }
     return count;
 }

@@ -32,9 +32,15 @@ typedef struct idem_ctl_command_t {
     idem_ctl_exit_e (*run)(idem_ctl_t *ctl, int argc, const char *const *argv);
 } idem_ctl_command_t;
 
+extern const idem_ctl_command_t idem_ctl_cancel;
+extern const idem_ctl_command_t idem_ctl_epoch;
 extern const idem_ctl_command_t idem_ctl_explain;
 extern const idem_ctl_command_t idem_ctl_fingerprint;
+extern const idem_ctl_command_t idem_ctl_list;
 extern const idem_ctl_command_t idem_ctl_migrate;
+extern const idem_ctl_command_t idem_ctl_reconcile;
+extern const idem_ctl_command_t idem_ctl_resolve;
+extern const idem_ctl_command_t idem_ctl_show;
 extern const idem_ctl_command_t idem_ctl_status;
 
 /* One option that a command knows. --name VALUE and --name=VALUE, or --name for a flag. */
@@ -46,7 +52,8 @@ typedef struct idem_ctl_option_t {
 
 /*
  * Reads options (ended by a NULL name) and the arguments between them into args, at most max. 0, or says on stderr
- * what is wrong and returns -1. Returns the number of arguments.
+ * what is wrong and returns -1. Returns the number of arguments. A tenant or principal may be given part by part, by
+ * repeating its option; any other option only once.
  */
 int idem_ctl_options(int argc, const char *const *argv, const idem_ctl_option_t *options, const char **args, int max);
 

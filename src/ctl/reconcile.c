@@ -1,0 +1,230 @@
+/*
+ * idempotencyctl reconcile: a program decides. One JSON object an operation on its standard input, a verdict on its
+ * standard output. CONTRACT section 10.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <apr_strings.h>
+#include <apr_thread_proc.h>
+#include <yajl/yajl_tree.h>
+
+#include "ctl/operations.h"
+#include "store/admin.h"
+
+#define MOST_VERDICT 1048576 /* octets that a program may answer */
+#define PATIENCE     60      /* seconds that it may take for one operation */
+
+/* {"operation":…, "route":…, …, "effects":[…]}: what show knows, the key only where it was asked for. */
+static const char *describe(idem_ctl_t *ctl, const char *operation, int with_key)
+{
+    PGresult *record = idem_ctl_query(ctl, idem_admin_show, 1, &operation);
+    PGresult *attempts = record ? idem_ctl_query(ctl, idem_admin_attempts, 1, &operation) : NULL;
+    const char *text = NULL;
+    int i;
+
+#define FIELD(name, column) ", \"" name "\": ", idem_ctl_json(ctl->p, PQgetvalue(record, 0, column))
+    if (attempts && PQntuples(record)) {
+        text = apr_pstrcat(ctl->p, "{\"operation\": \"", operation, "\"", FIELD("generation", 3), FIELD("effect_mode", 4),
+                           FIELD("tenant", 6), FIELD("principal", 7), FIELD("route", 8), FIELD("created", 12),
+                           FIELD("settled", 14), FIELD("status", 16), FIELD("owner_host", 19), FIELD("owner_pid", 20),
+                           FIELD("owner_seen", 21), ", \"effects\": [", NULL);
+        for (i = 0; i < PQntuples(attempts); i++) {
+#define PART(name, column) "\"" name "\": ", idem_ctl_json(ctl->p, PQgetvalue(attempts, i, column))
+            text = apr_pstrcat(ctl->p, text, i ? ", {" : "{", PART("effect", 0), ", ", PART("provider", 1), ", ",
+                               PART("downstream_key", 3), ", ", PART("handle", 5), ", ", PART("outcome", 6), ", ",
+                               PART("begun", 7), ", ", PART("ended", 8), "}", NULL);
+        }
+        text = apr_pstrcat(ctl->p, text, "]", NULL);
+        text = with_key ? apr_pstrcat(ctl->p, text, FIELD("key", 11), "}\n", NULL) : apr_pstrcat(ctl->p, text, "}\n", NULL);
+    }
+    PQclear(record);
+    PQclear(attempts);
+    return text;
+}
+
+/* Runs the program with the text on its standard input. Its answer, or NULL with the reason said. */
+static const char *consult(idem_ctl_t *ctl, const char *program, const char *operation, const char *text)
+{
+    const char *argv[2] = {program, NULL};
+    char *answer = apr_palloc(ctl->p, MOST_VERDICT + 1);
+    apr_size_t len = 0;
+    apr_procattr_t *attributes;
+    apr_proc_t proc;
+    apr_exit_why_e why;
+    int code = 0;
+    apr_status_t rv = apr_procattr_create(&attributes, ctl->p);
+
+    rv = rv ? rv : apr_procattr_io_set(attributes, APR_FULL_BLOCK, APR_FULL_BLOCK, APR_NO_PIPE);
+    rv = rv ? rv : apr_procattr_cmdtype_set(attributes, APR_PROGRAM_PATH);
+    rv = rv ? rv : apr_procattr_error_check_set(attributes, 1);
+    rv = rv ? rv : apr_proc_create(&proc, program, argv, NULL, attributes, ctl->p);
+    if (rv != APR_SUCCESS) {
+        char words[120];
+
+        idem_ctl_fail(IDEM_CTL_USAGE, "--exec %s: %s", idem_ctl_printable(ctl->p, program),
+                      apr_strerror(rv, words, sizeof(words)));
+        return NULL;
+    }
+    apr_file_pipe_timeout_set(proc.in, apr_time_from_sec(PATIENCE));
+    apr_file_pipe_timeout_set(proc.out, apr_time_from_sec(PATIENCE));
+    apr_file_write_full(proc.in, text, strlen(text), NULL);
+    apr_file_close(proc.in);
+    while (len < MOST_VERDICT) {
+        apr_size_t got = MOST_VERDICT - len;
+
+        rv = apr_file_read(proc.out, answer + len, &got);
+        if (rv != APR_SUCCESS) {
+            break;
+        }
+        len += got;
+    }
+    apr_file_close(proc.out);
+    if (rv != APR_EOF) {
+        apr_proc_kill(&proc, SIGKILL);
+    }
+    apr_proc_wait(&proc, &code, &why, APR_WAIT);
+    answer[len] = '\0';
+    if (rv != APR_EOF || !APR_PROC_CHECK_EXIT(why) || code) {
+        idem_ctl_fail(IDEM_CTL_REFUSED, "%s: the program %s: still unknown", operation,
+                      rv == APR_EOF ? "failed" : len == MOST_VERDICT ? "said too much" : "did not answer in time");
+        return NULL;
+    }
+    return answer;
+}
+
+static const char *member(yajl_val tree, const char *name)
+{
+    const char *path[2] = {name, NULL};
+    yajl_val value = yajl_tree_get(tree, path, yajl_t_string);
+
+    return value ? YAJL_GET_STRING(value) : NULL;
+}
+
+/* The response in a verdict: code, headers, body. 1, or 0 where it cannot be read. */
+static int read_response(idem_ctl_t *ctl, yajl_val tree, idem_ctl_verdict_t *verdict)
+{
+    static const char *const code_path[] = {"code", NULL};
+    static const char *const headers_path[] = {"headers", NULL};
+    yajl_val code = yajl_tree_get(tree, (const char **)(void *)code_path, yajl_t_number);
+    yajl_val headers = yajl_tree_get(tree, (const char **)(void *)headers_path, yajl_t_object);
+    const char *body = member(tree, "body");
+    size_t i;
+
+    if (!code) {
+        return !headers && !body;
+    }
+    verdict->code = YAJL_IS_INTEGER(code) ? (int)YAJL_GET_INTEGER(code) : 0;
+    verdict->body = apr_pstrdup(ctl->p, body ? body : "");
+    verdict->body_len = strlen(verdict->body);
+    if (headers) {
+        apr_table_t *table = apr_table_make(ctl->p, 4);
+
+        for (i = 0; i < YAJL_GET_OBJECT(headers)->len; i++) {
+            const char *value = YAJL_GET_STRING(YAJL_GET_OBJECT(headers)->values[i]);
+
+            if (!value) {
+                return 0;
+            }
+            apr_table_add(table, YAJL_GET_OBJECT(headers)->keys[i], value);
+        }
+        verdict->headers = table;
+    }
+    return verdict->code >= 200 && verdict->code <= 599;
+}
+
+/* Reads a verdict. 1 to apply it, 0 still unknown, -1 not understood. */
+static int read_verdict(idem_ctl_t *ctl, const char *answer, idem_ctl_verdict_t *verdict)
+{
+    yajl_val tree = yajl_tree_parse(answer, NULL, 0);
+    const char *word = tree ? member(tree, "verdict") : NULL;
+    const char *reason = tree ? member(tree, "reason") : NULL;
+    int result = -1;
+
+    if (word && !strcmp(word, "still-unknown")) {
+        result = 0;
+    }
+    else if (word && (!strcmp(word, "succeeded") || !strcmp(word, "failed") || !strcmp(word, "not-executed"))) {
+        verdict->event = word[0] == 's'   ? IDEM_EVENT_RESOLVE_SUCCEEDED
+                         : word[0] == 'f' ? IDEM_EVENT_RESOLVE_FAILED
+                                          : IDEM_EVENT_RESOLVE_NOT_EXECUTED;
+        verdict->reason = apr_pstrdup(ctl->p, reason ? reason : "reconciled");
+        result = read_response(ctl, tree, verdict) ? 1 : -1;
+    }
+    yajl_tree_free(tree);
+    return result;
+}
+
+static idem_ctl_exit_e reconcile_one(idem_ctl_t *ctl, const char *program, const char *operation, int with_key,
+                                     const idem_ctl_verdict_t *defaults)
+{
+    const char *text = describe(ctl, operation, with_key);
+    const char *answer = text ? consult(ctl, program, operation, text) : NULL;
+    idem_ctl_verdict_t verdict = *defaults;
+    idem_ctl_exit_e status;
+
+    if (!answer) {
+        return text ? IDEM_CTL_REFUSED : IDEM_CTL_STORE;
+    }
+    switch (read_verdict(ctl, answer, &verdict)) {
+    case 0:
+        printf("%s still unknown\n", operation);
+        return IDEM_CTL_DONE;
+    case -1:
+        return idem_ctl_fail(IDEM_CTL_REFUSED, "%s: the program's verdict is not understood: still unknown", operation);
+    default:
+        status = idem_ctl_apply(ctl, operation, &verdict);
+        if (status == IDEM_CTL_DONE) {
+            printf("%s resolved\n", operation);
+        }
+        return status;
+    }
+}
+
+static idem_ctl_exit_e run(idem_ctl_t *ctl, int argc, const char *const *argv)
+{
+    const char *program = NULL;
+    const char *values[5] = {idem_state_name(IDEM_STATE_UNKNOWN), NULL, NULL, NULL, "1000"};
+    int with_key = 0;
+    idem_ctl_verdict_t defaults = {.quiet = "15 minutes"};
+    const idem_ctl_option_t options[] = {{"exec", &program, NULL},
+                                         {"route", &values[1], NULL},
+                                         {"before", &values[2], NULL},
+                                         {"limit", &values[4], NULL},
+                                         {"with-key", NULL, &with_key},
+                                         {"owner-is-dead", NULL, &defaults.owner_is_dead},
+                                         {"quiet", &defaults.quiet, NULL},
+                                         {NULL, NULL, NULL}};
+    idem_ctl_exit_e status;
+    PGresult *rows;
+    int i;
+
+    defaults.quiet = NULL;
+    if (idem_ctl_options(argc, argv, options, NULL, 0) < 0) {
+        return IDEM_CTL_USAGE;
+    }
+    defaults.quiet = defaults.quiet ? defaults.quiet : "15 minutes";
+    if (!program) {
+        return idem_ctl_fail(IDEM_CTL_USAGE, "--exec PROGRAM is missing");
+    }
+    status = idem_ctl_connect(ctl);
+    if (status != IDEM_CTL_DONE) {
+        return status;
+    }
+    rows = idem_ctl_query(ctl, idem_admin_select, 5, values);
+    if (!rows) {
+        return IDEM_CTL_STORE;
+    }
+    for (i = 0; i < PQntuples(rows) && status != IDEM_CTL_STORE; i++) {
+        idem_ctl_exit_e one = reconcile_one(ctl, program, PQgetvalue(rows, i, 0), with_key, &defaults);
+
+        status = one > status ? one : status;
+    }
+    PQclear(rows);
+    return status;
+}
+
+const idem_ctl_command_t idem_ctl_reconcile = {
+    "reconcile", "--exec PROGRAM [--route R] [--before TIME] [--limit N] [--with-key] [--owner-is-dead] [--quiet INTERVAL]",
+    "asks a program about every operation of unknown outcome, and does what it says", run};

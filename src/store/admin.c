@@ -1,0 +1,102 @@
+#include "store/admin.h"
+
+#include "store/pgsql_sql.h"
+
+#define EVENT "INSERT INTO idempotency_events (tenant_id, operation_id, generation, from_status, to_status, actor, reason)"
+
+#define STAMP(column) "to_char(" column " AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+
+const char idem_admin_list[] =
+    "SELECT r.operation_id, r.status, r.owner_generation, r.tenant_id, r.principal_id, r.route, r.api_revision,"
+    " r.ns || r.idem_key, coalesce(r.response_code::text, ''), " STAMP("r.created_at") ", coalesce(" STAMP("r.settled_at")
+    ", ''), " IDEM_SQL_LAPSED
+    " FROM idempotency_records r WHERE ($1::text IS NULL OR r.status = $1) AND ($2::text IS NULL OR r.tenant_id = $2)"
+    " AND ($3::text IS NULL OR r.principal_id = $3) AND ($4::text IS NULL OR r.idem_key = $4)"
+    " AND ($5::text IS NULL OR r.route = $5) AND ($1::text IS DISTINCT FROM 'UNKNOWN' OR r.sweep_at = "
+    IDEM_SQL_SWEEP_UNKNOWN ") ORDER BY r.operation_id DESC LIMIT $6::bigint";
+
+const char idem_admin_show[] =
+    "SELECT r.operation_id, r.status, coalesce(r.outcome, ''), r.owner_generation, r.effect_mode, r.scope_version, r.tenant_id,"
+    " r.principal_id, r.route, r.api_revision, r.ns, r.idem_key, " STAMP("r.created_at") ", " STAMP("r.owned_at")
+    ", coalesce(" STAMP("r.settled_at") ", ''), coalesce(" STAMP("r.expires_at") ", ''), coalesce(r.response_code::text, ''),"
+    " coalesce(octet_length(r.response_body)::text, ''), coalesce(r.owner::text, ''), coalesce(o.host, ''),"
+    " coalesce(o.pid::text, ''), coalesce(" STAMP("o.seen_at") ", ''), " IDEM_SQL_LAPSED ", r.attempts, r.attempts_open,"
+    " r.writer_epoch"
+    " FROM idempotency_records r LEFT JOIN idempotency_owners o ON o.owner = r.owner WHERE r.operation_id = $1::uuid";
+
+const char idem_admin_attempts[] =
+    "SELECT e.effect, e.provider, e.generation, e.downstream_key, e.replayable, coalesce(e.handle, ''),"
+    " coalesce(e.outcome, ''), " STAMP("e.begun_at") ", coalesce(" STAMP("e.ended_at") ", '')"
+    " FROM idempotency_effects e WHERE e.operation_id = $1::uuid ORDER BY e.effect_id";
+
+const char idem_admin_events[] =
+    "SELECT " STAMP("e.at") ", e.generation, e.from_status, e.to_status, e.actor, coalesce(e.reason, '')"
+    " FROM idempotency_events e WHERE e.operation_id = $1::uuid ORDER BY e.event_id";
+
+const char idem_admin_resolve[] =
+    "WITH old AS MATERIALIZED (SELECT r.tenant_id, r.operation_id, r.owner_generation, r.status FROM idempotency_records r"
+    " WHERE r.operation_id = $1::uuid AND r.status = ANY ($2::text[]) AND (NOT $11::boolean OR r.response_digest IS NOT NULL)"
+    " FOR UPDATE),"
+    " upd AS (UPDATE idempotency_records r SET status = $3, outcome = $4,"
+    " response_code = CASE WHEN $11::boolean THEN r.response_code ELSE $5::integer END,"
+    " response_headers = CASE WHEN $11::boolean THEN r.response_headers ELSE $6::bytea END,"
+    " response_body = CASE WHEN $11::boolean THEN r.response_body ELSE $7::bytea END,"
+    " response_digest = CASE WHEN $11::boolean THEN r.response_digest ELSE $8::bytea END,"
+    " settled_at = now(), expires_at = now() + r.retention, tombstone_until = CASE WHEN r.reuse_allowed"
+    " THEN now() + r.retention + r.tombstone ELSE 'infinity' END, attempts_open = 0, sweep_at = now() + r.retention"
+    " FROM old WHERE r.operation_id = old.operation_id AND r.tenant_id = old.tenant_id RETURNING r.response_code),"
+    " eff AS (UPDATE idempotency_effects e SET ended_at = now(), outcome = $4 FROM old"
+    " WHERE e.operation_id = old.operation_id AND e.tenant_id = old.tenant_id AND e.ended_at IS NULL),"
+    " ev AS (" EVENT " SELECT old.tenant_id, old.operation_id, old.owner_generation, old.status, $3, $9, $10 FROM old, upd)"
+    " SELECT old.operation_id, upd.response_code FROM old, upd";
+
+const char idem_admin_not_executed[] =
+    "WITH old AS MATERIALIZED (SELECT r.tenant_id, r.operation_id, r.owner_generation, r.status FROM idempotency_records r"
+    " LEFT JOIN idempotency_owners o ON o.owner = r.owner WHERE r.operation_id = $1::uuid AND r.status = ANY ($2::text[])"
+    " AND ($7::boolean OR coalesce(o.seen_at, r.settled_at) < now() - $6::interval) FOR UPDATE OF r),"
+    " upd AS (UPDATE idempotency_records r SET status = $3, outcome = NULL, owner = NULL,"
+    " owner_generation = r.owner_generation + 1, owned_at = now(), settled_at = NULL, response_code = NULL,"
+    " response_headers = NULL, response_body = NULL, response_digest = NULL, attempts_open = 0,"
+    " sweep_at = " IDEM_SQL_SWEEP_AT("r.retention", "r.lease")
+    " FROM old WHERE r.operation_id = old.operation_id AND r.tenant_id = old.tenant_id RETURNING r.owner_generation),"
+    " eff AS (UPDATE idempotency_effects e SET ended_at = now(), outcome = 'rejected' FROM old"
+    " WHERE e.operation_id = old.operation_id AND e.tenant_id = old.tenant_id AND e.ended_at IS NULL),"
+    " ev AS (" EVENT " SELECT old.tenant_id, old.operation_id, upd.owner_generation, old.status, $3, $4, $5 FROM old, upd)"
+    " SELECT old.operation_id, upd.owner_generation FROM old, upd";
+
+const char idem_admin_cancel[] =
+    "WITH old AS MATERIALIZED (SELECT r.tenant_id, r.operation_id, r.owner_generation, r.status FROM idempotency_records r"
+    " WHERE r.operation_id = $1::uuid AND r.status = ANY ($2::text[]) AND r.owner_generation = 1 AND r.attempts = 0 FOR UPDATE),"
+    " del AS (DELETE FROM idempotency_records r USING old WHERE r.operation_id = old.operation_id"
+    " AND r.tenant_id = old.tenant_id RETURNING true),"
+    " ev AS (" EVENT " SELECT old.tenant_id, old.operation_id, old.owner_generation, old.status, $3, $4, 'cancelled'"
+    " FROM old, del)"
+    " SELECT old.operation_id FROM old, del";
+
+const char idem_admin_select[] =
+    "SELECT r.operation_id, r.route, " STAMP("r.created_at") ", coalesce(r.response_code::text, '') FROM idempotency_records r"
+    " WHERE r.status = $1 AND r.sweep_at = " IDEM_SQL_SWEEP_UNKNOWN " AND ($2::text IS NULL OR r.route = $2)"
+    " AND ($3::timestamptz IS NULL OR r.created_at < $3) AND ($4::integer IS NULL OR r.response_code = $4)"
+    " ORDER BY r.operation_id LIMIT $5::bigint";
+
+const char idem_admin_epoch[] = "SELECT c.writer_epoch FROM idempotency_control c WHERE c.the_only_row";
+
+const char idem_admin_epoch_raise[] =
+    "UPDATE idempotency_control SET writer_epoch = $1::integer WHERE the_only_row AND writer_epoch < $1::integer"
+    " RETURNING writer_epoch";
+
+#define OF_OLD_WRITERS                                                                                                \
+    "r.status = ANY ($1::text[]) AND r.settled_at IS NULL AND r.writer_epoch <"                                        \
+    " (SELECT c.writer_epoch FROM idempotency_control c WHERE c.the_only_row)"
+
+const char idem_admin_epoch_left[] = "SELECT count(*) FROM idempotency_records r WHERE " OF_OLD_WRITERS;
+
+const char idem_admin_quarantine[] =
+    "WITH old AS MATERIALIZED (SELECT r.tenant_id, r.operation_id, r.owner_generation, r.status FROM idempotency_records r"
+    " WHERE " OF_OLD_WRITERS " FOR UPDATE SKIP LOCKED),"
+    " upd AS (UPDATE idempotency_records r SET status = $2, outcome = $3, settled_at = now(), sweep_at = "
+    IDEM_SQL_SWEEP_UNKNOWN " FROM old WHERE r.operation_id = old.operation_id AND r.tenant_id = old.tenant_id"
+    " RETURNING r.operation_id),"
+    " ev AS (" EVENT " SELECT old.tenant_id, old.operation_id, old.owner_generation, old.status, $2, $4,"
+    " 'quarantined: its writer has passed' FROM old)"
+    " SELECT operation_id FROM upd";

@@ -1,0 +1,41 @@
+/*
+ * admin.h - the statements of idempotencyctl, which waits and shows; the web server has its own (pgsql_sql.h).
+ *
+ * Parameters and results are text. States and events are given as parameters, by core/machine's names.
+ */
+#ifndef IDEM_ADMIN_H
+#define IDEM_ADMIN_H
+
+/* $1 state or null, $2 tenant, $3 principal, $4 key, $5 route, each or null, $6 at most so many, newest first. */
+extern const char idem_admin_list[];
+
+/* $1 operation. One row: the record, its owner, whether it lapsed. */
+extern const char idem_admin_show[];
+/* $1 operation. Its effect attempts, and its events, in their order. */
+extern const char idem_admin_attempts[];
+extern const char idem_admin_events[];
+
+/*
+ * $1 operation, $2 states it may be in (array), $3 new state, $4 outcome, $5 code or null, $6 headers (bytea),
+ * $7 body (bytea or null), $8 digest, $9 actor, $10 reason, $11 only if a whole response is kept and so becomes the
+ * answer ('t' or 'f'; the response parameters are ignored then). One row where it was done.
+ */
+extern const char idem_admin_resolve[];
+/* $1 operation, $2 states, $3 new state, $4 actor, $5 reason, $6 the owner must have been unseen for so long (interval),
+ * $7 't' where the owner is known to be dead. One row where it was done. */
+extern const char idem_admin_not_executed[];
+/* $1 operation, $2 states, $3 name of no state, $4 actor. One row where it was done. */
+extern const char idem_admin_cancel[];
+
+/* $1 state, $2 route, $3 before (timestamptz or null), $4 code or null, $5 at most. Operations, oldest first. */
+extern const char idem_admin_select[];
+
+/* No parameter: epoch, what lives under an older one. $1 for the second: raise to. */
+extern const char idem_admin_epoch[];
+extern const char idem_admin_epoch_raise[];
+/* $1 live states (array). How many records of writers below the epoch are live. */
+extern const char idem_admin_epoch_left[];
+/* $1 live states, $2 new state, $3 outcome, $4 actor. Those become UNKNOWN; one row each. */
+extern const char idem_admin_quarantine[];
+
+#endif
