@@ -28,6 +28,7 @@
 #include "httpd/recipe.h"
 #include "httpd/route.h"
 #include "httpd/run.h"
+#include "httpd/wait.h"
 #include "httpd/status.h"
 #include "httpd/sizing.h"
 
@@ -87,6 +88,8 @@ static const command_rec directives[] = {
                   "what the backend is: external, transactional or repeatable"),
     AP_INIT_FLAG("IdempotencyDispatchMark", idem_set_flag, FIELD(dispatch_mark), IN_SECTIONS,
                  "On to write to the registry once more when the backend is about to run"),
+    AP_INIT_TAKE1("IdempotencyWait", idem_set_duration, FIELD(wait), IN_SECTIONS,
+                  "how long a repeated request waits for the first one's answer, 5m at most"),
     AP_INIT_TAKE1("IdempotencyRetention", idem_set_duration, FIELD(retention), IN_SECTIONS,
                   "how long an answer is replayed"),
     AP_INIT_TAKE1("IdempotencyTombstone", idem_set_duration, FIELD(tombstone), IN_SECTIONS,
@@ -160,6 +163,7 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_check_config(idem_check_config, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_post_config(start, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_post_config(idem_sizing_start, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_child_init(idem_wait_child_init, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_init(idem_child_init, NULL, NULL, APR_HOOK_LAST);
 
     ap_hook_create_request(idem_context_create, NULL, NULL, APR_HOOK_MIDDLE);

@@ -38,6 +38,7 @@ void *idem_config_create_dir(apr_pool_t *p, char *dir)
     conf->reuse = IDEM_UNSET;
     conf->effect = IDEM_UNSET;
     conf->dispatch_mark = IDEM_UNSET;
+    conf->wait = IDEM_UNSET;
     conf->lease = IDEM_UNSET;
     conf->max_run = IDEM_UNSET;
     return conf;
@@ -87,6 +88,7 @@ void *idem_config_merge_dir(apr_pool_t *p, void *outer, void *inner)
     MERGE_NUMBER(reuse);
     MERGE_NUMBER(effect);
     MERGE_NUMBER(dispatch_mark);
+    MERGE_NUMBER(wait);
     MERGE_NUMBER(lease);
     MERGE_NUMBER(max_run);
     /* the one list that adds up: an inner section's rules come first, the outer's stay behind them */
@@ -187,6 +189,7 @@ const idem_dir_t *idem_config_resolve(apr_pool_t *p, const idem_dir_t *unset)
     DEFAULT_NUMBER(reuse, IDEM_REUSE_REFUSE);
     DEFAULT_NUMBER(effect, IDEM_EFFECT_EXTERNAL);
     DEFAULT_NUMBER(dispatch_mark, 0);
+    DEFAULT_NUMBER(wait, 0);
     DEFAULT_NUMBER(lease, DEFAULT_LEASE);
     DEFAULT_NUMBER(max_run, DEFAULT_MAX_RUN);
     return conf;

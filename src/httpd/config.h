@@ -101,12 +101,14 @@ typedef struct idem_dir_t {
     int reuse;
     int effect;                          /* idem_effect_e */
     int dispatch_mark;
+    apr_interval_time_t wait;            /* 0: do not */
     apr_interval_time_t lease;
     apr_interval_time_t max_run;
 } idem_dir_t;
 
 typedef struct idem_child_store_t idem_child_store_t;
 struct idem_journaling_t;
+struct idem_waiters_t;
 
 /* Per server. */
 typedef struct idem_server_t {
@@ -128,6 +130,7 @@ typedef struct idem_server_t {
     const char *journal;               /* folder; NULL: none */
     const ap_directive_t *journal_directive;
     struct idem_journaling_t *journaling; /* this child's, made in child_init */
+    struct idem_waiters_t *waiters;    /* likewise; one for all servers */
 } idem_server_t;
 
 void *idem_config_create_dir(apr_pool_t *p, char *dir);

@@ -12,6 +12,7 @@
 
 APLOG_USE_MODULE(idempotency);
 
+#define LONGEST_WAIT apr_time_from_sec(300)
 #define FIELD(conf, offset, type) (*(type *)((char *)(conf) + (offset)))
 
 static const char *const no_identity_words[] = {"Reject", "Bypass", NULL};
@@ -229,11 +230,13 @@ const char *idem_set_duration(cmd_parms *cmd, void *conf, const char *text)
     apr_interval_time_t value;
     int offset = offset_of(cmd);
     int is_lease = offset == (int)APR_OFFSETOF(idem_dir_t, lease);
+    int is_wait = offset == (int)APR_OFFSETOF(idem_dir_t, wait);
     int needs_time = is_lease || offset == (int)APR_OFFSETOF(idem_dir_t, max_run);
 
-    if (!idem_values_duration(text, &value) || (needs_time && value < apr_time_from_sec(1))) {
+    if (!idem_values_duration(text, &value) || (needs_time && value < apr_time_from_sec(1)) ||
+        (is_wait && value > LONGEST_WAIT)) {
         return fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a duration such as 500ms, 60s, 15m, 24h or 30d%s", text,
-                                       needs_time ? ", at least 1s" : ""));
+                                       needs_time ? ", at least 1s" : is_wait ? ", at most 5m" : ""));
     }
     FIELD(conf, offset, apr_interval_time_t) = value;
     if (is_lease) {

@@ -12,6 +12,7 @@
 #include "httpd/forward.h"
 #include "httpd/logging.h"
 #include "httpd/replay.h"
+#include "httpd/wait.h"
 
 APLOG_USE_MODULE(idempotency);
 
@@ -76,6 +77,17 @@ static int run_backend(request_rec *r, idem_ctx_t *ctx)
     return status;
 }
 
+/* A verdict; where the first request is still at work and the route says so, the one that there is when it has ended. */
+static void accept_or_wait(request_rec *r, idem_ctx_t *ctx)
+{
+    idem_wait_t wait = {0};
+
+    do {
+        idem_accept(r, ctx);
+    } while (idem_wait_again(r, ctx, &wait));
+    idem_wait_end(ctx, &wait);
+}
+
 int idem_run(request_rec *r)
 {
     idem_ctx_t *ctx = idem_context_get(r);
@@ -84,7 +96,7 @@ int idem_run(request_rec *r)
         return DECLINED;
     }
     if (ctx->phase == IDEM_PHASE_READY && !shows_an_error(r)) {
-        idem_accept(r, ctx);
+        accept_or_wait(r, ctx);
     }
     if (ctx->phase == IDEM_PHASE_ANSWER && !shows_an_error(r)) {
         return idem_replay_answer(r, ctx);
