@@ -37,6 +37,7 @@ extern const idem_ctl_command_t idem_ctl_epoch;
 extern const idem_ctl_command_t idem_ctl_explain;
 extern const idem_ctl_command_t idem_ctl_fingerprint;
 extern const idem_ctl_command_t idem_ctl_list;
+extern const idem_ctl_command_t idem_ctl_journal;
 extern const idem_ctl_command_t idem_ctl_migrate;
 extern const idem_ctl_command_t idem_ctl_reconcile;
 extern const idem_ctl_command_t idem_ctl_resolve;
