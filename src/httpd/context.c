@@ -24,6 +24,14 @@ int idem_context_create(request_rec *r)
     return OK;
 }
 
+const request_rec *idem_context_received(const request_rec *r)
+{
+    while (r->prev) {
+        r = r->prev;
+    }
+    return r;
+}
+
 idem_ctx_t *idem_context_get(const request_rec *r)
 {
     return r->main || !r->request_config ? NULL : ap_get_module_config(r->request_config, &idempotency_module);

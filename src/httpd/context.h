@@ -92,6 +92,9 @@ typedef struct idem_ctx_t {
 /* Hook create_request. */
 int idem_context_create(request_rec *r);
 
+/* The request that came over the wire, from any of its internal redirects: only it has method and target as received. */
+const request_rec *idem_context_received(const request_rec *r);
+
 /* The context of a request, NULL for a subrequest. */
 idem_ctx_t *idem_context_get(const request_rec *r);
 

@@ -94,12 +94,13 @@ static const char *header_value(void *baton, const char *name)
 /* The request as the fingerprint sees it, all but its payload. */
 static idem_request_t *describe(request_rec *r, idem_ctx_t *ctx)
 {
+    const request_rec *received = idem_context_received(r);
     idem_request_t *request = apr_pcalloc(ctx->pool, sizeof(*request));
 
-    request->method = r->method;
+    request->method = received->method;
     request->host = r->hostname;
     request->port = r->parsed_uri.port_str && r->parsed_uri.port != ap_run_default_port(r) ? r->parsed_uri.port : 0;
-    request->target = r->unparsed_uri;
+    request->target = received->unparsed_uri;
     request->content_type = apr_table_get(r->headers_in, "Content-Type");
     request->content_coding = apr_table_get(r->headers_in, "Content-Encoding");
     request->header = header_value;

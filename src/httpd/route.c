@@ -56,6 +56,7 @@ static const char *automatic_name(apr_pool_t *p, const request_rec *r)
     const char *name;
     apr_size_t len;
 
+    r = idem_context_received(r);
     idem_target_split(p, r->unparsed_uri, &path, &query);
     name = apr_pstrcat(p, r->method, " ", path, NULL);
     len = strlen(name);

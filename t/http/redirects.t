@@ -45,6 +45,11 @@ RewriteRule ^/pt/(.*)\$ /inside/\$1 [PT]
 RewriteRule ^/moved/(.*)\$ $root/app/cgi/app.cgi [H=cgi-script]
 ScriptAlias "/local" "$root/app/cgi/local.cgi"
 ScriptAlias "/error" "$root/app/cgi/error.cgi"
+<Directory "$root/htdocs/hop">
+    Options +FollowSymLinks
+    RewriteEngine On
+    RewriteRule ^ /innerroute
+</Directory>
 <Location "/brokenplain">
     ErrorDocument 404 /plain
 </Location>
@@ -125,6 +130,16 @@ subtest 'a route that only the inner place has' => sub {
     is($first->json->{sha256}, sha256('{"a":1}'), 'the whole body');
     is_replay($second, $first, 'a retry');
     problem($c->post('/outer', body => '{}'), 'key-missing');
+};
+
+subtest 'two public paths that lead to it' => sub {
+    my $key = fresh_key();
+    my ($first, $second);
+    mkdir $t->root . '/htdocs/hop';
+    ran($t, 1, 'twice', sub { ($first, $second) = map { $c->post('/hop/a', key => $key, body => '{"a":1}') } 1 .. 2 });
+    is($first->status, 200, 'runs') or diag($first->body);
+    is_replay($second, $first, 'a retry');
+    ran($t, 0, 'the other path', sub { problem($c->post('/hop/b', key => $key, body => '{"a":1}'), 'key-reused', operation => 1) });
 };
 
 subtest 'a CGI that answers by a local Location' => sub {
