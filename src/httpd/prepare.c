@@ -99,7 +99,9 @@ static idem_request_t *describe(request_rec *r, idem_ctx_t *ctx)
 
     request->method = received->method;
     request->host = r->hostname;
-    request->port = r->parsed_uri.port_str && r->parsed_uri.port != ap_run_default_port(r) ? r->parsed_uri.port : 0;
+    request->port = received->parsed_uri.port_str && received->parsed_uri.port != ap_run_default_port(r)
+                        ? received->parsed_uri.port
+                        : 0;
     request->target = received->unparsed_uri;
     request->content_type = apr_table_get(r->headers_in, "Content-Type");
     request->content_coding = apr_table_get(r->headers_in, "Content-Encoding");
