@@ -33,9 +33,15 @@ int idem_prepare_scrub(request_rec *r)
     const apr_array_header_t *fields = apr_table_elts(r->headers_in);
     const apr_table_entry_t *field = (const apr_table_entry_t *)fields->elts;
     apr_array_header_t *doomed = NULL;
+    idem_ctx_t *ctx = idem_context_get(r);
     int i;
 
-    if (r->main || r->prev || !idem_config_server(r->server)->has_routes) {
+    if (!ctx || r->prev) {
+        return DECLINED;
+    }
+    /* when the request was created httpd had not read its Host yet, and knew only the first server of the address */
+    ctx->server = idem_config_server(r->server);
+    if (!ctx->server->has_routes) {
         return DECLINED;
     }
     for (i = 0; i < fields->nelts; i++) {
