@@ -44,25 +44,35 @@ static idem_ctl_exit_e check_server(idem_ctl_t *ctl)
     return IDEM_CTL_DONE;
 }
 
-/* Begins a transaction that no other migration of this database is in, with the schema first in its search_path. */
+/*
+ * Begins a transaction that no other migration of this database is in. Its search_path is the one schema, by its name:
+ * the functions keep that path, and must not follow a later change of it, nor a "$user" in it.
+ */
 static int begin(idem_ctl_t *ctl, const char *schema)
 {
     char *quoted;
     const char *sql;
+    int failed;
 
     if (!idem_ctl_execute(ctl, "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on;"
                                " SELECT pg_advisory_xact_lock(" LOCK_KEY ")")) {
         return 0;
     }
     if (!schema) {
-        return 1;
+        schema = query_value(ctl, "SELECT current_schema()", &failed);
+        if (!schema && !failed) {
+            idem_ctl_fail(IDEM_CTL_STORE, "no schema of search_path exists; name one with --schema");
+        }
+        if (!schema) {
+            return 0;
+        }
     }
     quoted = PQescapeIdentifier(ctl->native, schema, strlen(schema));
     if (!quoted) {
         idem_ctl_fail(IDEM_CTL_USAGE, "--schema: not a name");
         return 0;
     }
-    sql = apr_psprintf(ctl->p, "SET LOCAL search_path = %s", quoted);
+    sql = apr_psprintf(ctl->p, "SET LOCAL search_path = %s, pg_temp", quoted);
     PQfreemem(quoted);
     return idem_ctl_execute(ctl, sql);
 }
@@ -70,8 +80,8 @@ static int begin(idem_ctl_t *ctl, const char *schema)
 static int create_schema(idem_ctl_t *ctl, const char *schema)
 {
     char *quoted = PQescapeIdentifier(ctl->native, schema, strlen(schema));
-    int done = quoted && begin(ctl, NULL)
-               && idem_ctl_execute(ctl, apr_psprintf(ctl->p, "CREATE SCHEMA IF NOT EXISTS %s; COMMIT", quoted));
+    int done = quoted && idem_ctl_execute(ctl, apr_psprintf(ctl->p, "BEGIN; SELECT pg_advisory_xact_lock(" LOCK_KEY ");"
+                                                                   " CREATE SCHEMA IF NOT EXISTS %s; COMMIT", quoted));
 
     PQfreemem(quoted);
     return done;
@@ -81,16 +91,8 @@ static int create_schema(idem_ctl_t *ctl, const char *schema)
 static int current_version(idem_ctl_t *ctl)
 {
     int failed;
-    const char *schema = query_value(ctl, "SELECT current_schema()", &failed);
     const char *value;
 
-    if (failed) {
-        return -1;
-    }
-    if (!schema) {
-        idem_ctl_fail(IDEM_CTL_STORE, "no schema of search_path exists; name one with --schema");
-        return -1;
-    }
     value = query_value(ctl, "SELECT 1 FROM pg_class WHERE relname = 'idempotency_control'"
                              " AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())",
                         &failed);

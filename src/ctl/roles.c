@@ -57,6 +57,12 @@ static const char *const statements[] = {
     "GRANT SELECT ON idempotency_control TO idempotency_admin",
     "GRANT UPDATE (writer_epoch, alias_version, scope_version) ON idempotency_control TO idempotency_admin",
 
+    /* Backends: the functions and nothing else. */
+    "GRANT EXECUTE ON FUNCTION idempotency_settle(uuid, integer, text, integer, jsonb, bytea),"
+    " idempotency_outbox_put(uuid, integer, text, bytea),"
+    " idempotency_effect_begin(uuid, integer, text, text, boolean), idempotency_effect_bind(bigint, text),"
+    " idempotency_effect_end(bigint, text) TO idempotency_backend, idempotency_admin",
+
     NULL,
 };
 

@@ -68,21 +68,33 @@ const idem_pg_statement_t idem_pg_reserve_why = {
 
 /* ---------------------------------------------------------------- settlement */
 
-/*
- * A live record to a final state, the frequent case: $4 sources, $5 status, $6 outcome, $7 code, $8 headers, $9 body,
- * $10 digest. A record that the backend settled by itself to the same state, and that has no response yet, gets the
- * response and keeps its times (section 4, settlement rule 3).
- */
+/* A live record that nobody has given up; in doubt, nobody can have. */
+#define NOT_GIVEN_UP "(r.owner IS NOT NULL OR r.settled_at IS NOT NULL)"
+
+/* A live record to a final state, the frequent case: $4 sources, $5 status, $6 outcome, $7 code, $8 headers, $9 body,
+ * $10 digest. */
 const idem_pg_statement_t idem_pg_settle = {
     "idem_settle", "tuiTttibbb",
     "UPDATE idempotency_records r SET status = $5, outcome = $6, response_code = $7, response_headers = $8,"
-    " response_body = $9, response_digest = $10, settled_at = coalesce(r.settled_at, now()),"
-    " expires_at = coalesce(r.expires_at, now() + r.retention), tombstone_until = coalesce(r.tombstone_until,"
-    " CASE WHEN r.reuse_allowed THEN now() + r.retention + r.tombstone ELSE 'infinity' END)"
+    " response_body = $9, response_digest = $10, settled_at = now(), expires_at = now() + r.retention,"
+    " tombstone_until = CASE WHEN r.reuse_allowed THEN now() + r.retention + r.tombstone ELSE 'infinity' END"
     " WHERE r.ctid = (SELECT r.ctid FROM idempotency_records r WHERE " RECORD
-    " AND (r.settled_at IS NULL AND r.status = ANY ($4) OR r.expires_at IS NOT NULL AND r.status = $5"
-    " AND r.response_headers IS NULL AND r.response_body IS NULL AND r.response_digest IS NULL)"
+    " AND r.settled_at IS NULL AND r.owner IS NOT NULL AND r.status = ANY ($4)"
     " AND " IDEM_SQL_DURABLE LOCK ") RETURNING true",
+    1};
+
+/*
+ * A record that the backend settled by itself, leaving no response: $4 final states, $5 the one that the response fits,
+ * or null, $6 code, $7 headers, $8 body, $9 digest. Headers that are empty, and not null, say that none is kept.
+ */
+const idem_pg_statement_t idem_pg_settle_complete = {
+    "idem_settle_complete", "tuiTtibbb",
+    "UPDATE idempotency_records r SET response_code = CASE WHEN r.status = $5 THEN $6 ELSE r.response_code END,"
+    " response_headers = CASE WHEN r.status = $5 AND $7 IS NOT NULL THEN $7 ELSE '' END,"
+    " response_body = CASE WHEN r.status = $5 THEN $8 END, response_digest = CASE WHEN r.status = $5 THEN $9 END"
+    " WHERE r.ctid = (SELECT r.ctid FROM idempotency_records r WHERE " RECORD
+    " AND r.status = ANY ($4) AND r.response_headers IS NULL AND r.response_body IS NULL"
+    " AND " IDEM_SQL_DURABLE LOCK ") RETURNING r.status",
     1};
 
 /*
@@ -92,7 +104,7 @@ const idem_pg_statement_t idem_pg_settle = {
 const idem_pg_statement_t idem_pg_settle_late = {
     "idem_settle_late", "tuiTttibbbott",
     "WITH old AS MATERIALIZED (SELECT r.status, r.settled_at IS NOT NULL AS late FROM idempotency_records r"
-    " WHERE " RECORD " AND r.status = ANY ($4) AND " IDEM_SQL_DURABLE LOCK "),"
+    " WHERE " RECORD " AND r.status = ANY ($4) AND " NOT_GIVEN_UP " AND " IDEM_SQL_DURABLE LOCK "),"
     " upd AS (UPDATE idempotency_records r SET status = $5, outcome = $6,"
     " response_code = CASE WHEN $11 OR $10 IS NOT NULL THEN $7 ELSE r.response_code END,"
     " response_headers = CASE WHEN $11 OR $10 IS NOT NULL THEN $8 ELSE r.response_headers END,"
@@ -110,39 +122,41 @@ const idem_pg_statement_t idem_pg_settle_late = {
 /* $4 sources, $5 states that may go, $6 status where it stays, $7 outcome, $8 name of no state, $9 actor, $10 reason. */
 const idem_pg_statement_t idem_pg_settle_reject = {
     "idem_settle_reject", "tuiTTttttt",
-    "WITH old AS MATERIALIZED (SELECT r.status, r.owner, r.status = ANY ($5) AND r.attempts = 0 AS goes"
-    " FROM idempotency_records r WHERE " RECORD " AND r.status = ANY ($4) AND " IDEM_SQL_DURABLE LOCK "),"
+    "WITH old AS MATERIALIZED (SELECT r.status, r.status = ANY ($5) AND r.attempts = 0 AS goes"
+    " FROM idempotency_records r WHERE " RECORD " AND r.status = ANY ($4) AND " NOT_GIVEN_UP
+    " AND " IDEM_SQL_DURABLE LOCK "),"
     " del AS (DELETE FROM idempotency_records r USING old WHERE " RECORD " AND old.goes RETURNING true),"
     " upd AS (UPDATE idempotency_records r SET status = $6, outcome = $7, owner = NULL, settled_at = NULL,"
     " response_code = NULL, response_headers = NULL, response_body = NULL, response_digest = NULL,"
     " sweep_at = CASE WHEN r.settled_at IS NULL THEN r.sweep_at"
     " ELSE " IDEM_SQL_SWEEP_AT("r.retention", "r.lease") " END"
     " FROM old WHERE " RECORD " AND NOT old.goes RETURNING true),"
-    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, CASE WHEN old.goes THEN $8 ELSE $6 END, $9, $10 FROM old"
-    " WHERE old.goes OR old.owner IS NOT NULL OR old.status <> $6)"
+    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, CASE WHEN old.goes THEN $8 ELSE $6 END, $9, $10 FROM old)"
     " SELECT old.goes FROM old WHERE EXISTS (SELECT 1 FROM del) OR EXISTS (SELECT 1 FROM upd)",
     1};
 
 /* $4 sources, $5 status and $6 outcome where an attempt is open, $7 outcome, $8 actor, $9 reason. */
 const idem_pg_statement_t idem_pg_settle_release = {
     "idem_settle_release", "tuiTttttt",
-    "WITH old AS MATERIALIZED (SELECT r.status, r.owner, r.attempts_open > 0 AS doubtful"
-    " FROM idempotency_records r WHERE " RECORD " AND r.status = ANY ($4) AND " IDEM_SQL_DURABLE LOCK "),"
+    "WITH old AS MATERIALIZED (SELECT r.status, r.attempts_open > 0 AS doubtful"
+    " FROM idempotency_records r WHERE " RECORD " AND r.status = ANY ($4) AND " NOT_GIVEN_UP
+    " AND " IDEM_SQL_DURABLE LOCK "),"
     " upd AS (UPDATE idempotency_records r SET owner = CASE WHEN old.doubtful THEN r.owner END,"
     " status = CASE WHEN old.doubtful THEN $5 ELSE r.status END,"
     " outcome = CASE WHEN old.doubtful THEN $6 ELSE $7 END,"
     " settled_at = CASE WHEN old.doubtful THEN now() END,"
     " sweep_at = CASE WHEN old.doubtful THEN " IDEM_SQL_SWEEP_UNKNOWN " ELSE r.sweep_at END FROM old WHERE " RECORD " RETURNING r.status),"
-    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, upd.status, $8, $9 FROM old, upd"
-    " WHERE old.owner IS NOT NULL)"
+    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, upd.status, $8, $9 FROM old, upd)"
     " SELECT upd.status FROM upd",
     1};
 
-/* What a settlement met that it did not fit: $3 digest and $4 code say whether it has been applied before. */
+/* What a settlement met that it did not fit: status, generation, the same response ($3 digest, $4 code), given up,
+ * settled without a response. */
 const idem_pg_statement_t idem_pg_settle_why = {
     "idem_settle_why", "tubi",
     "SELECT r.status, r.owner_generation,"
-    " r.response_digest IS NOT DISTINCT FROM $3 AND r.response_code IS NOT DISTINCT FROM $4"
+    " r.response_digest IS NOT DISTINCT FROM $3 AND r.response_code IS NOT DISTINCT FROM $4,"
+    " NOT " NOT_GIVEN_UP ", r.response_headers IS NULL AND r.response_body IS NULL"
     " FROM idempotency_records r WHERE " OPERATION,
     1};
 
