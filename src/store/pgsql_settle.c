@@ -9,27 +9,12 @@
 
 /* Which statement a settlement takes. */
 typedef enum {
-    WAY_LIVE,     /* the owner is at work: the frequent one */
-    WAY_LATE,     /* into doubt, or out of it */
-    WAY_COMPLETE, /* the backend has settled by itself and left no response */
+    WAY_LIVE,    /* the owner is at work, or the backend has settled and left no response: the frequent one */
+    WAY_LATE,    /* into doubt, or out of it */
     WAY_REJECT,
     WAY_RELEASE,
-    WAY_NONE      /* the record is not there for this settlement */
+    WAY_NONE     /* the record is not there for this settlement */
 } way_e;
-
-static const char *const *states(apr_pool_t *p, int (*wanted)(idem_state_e state))
-{
-    const char **names = apr_pcalloc(p, MAX_STATES * sizeof(*names));
-    int count = 0;
-    int state;
-
-    for (state = IDEM_STATE_NONE + 1; state < IDEM_STATE_COUNT; state++) {
-        if (wanted(state)) {
-            names[count++] = idem_state_name(state);
-        }
-    }
-    return names;
-}
 
 static void add_address(idem_pg_params_t *params, const idem_settle_t *settle)
 {
@@ -81,29 +66,6 @@ static idem_store_result_e apply_plain(idem_pg_call_t *call, idem_settle_t *sett
     result = idem_pg_call_run(call, late ? &idem_pg_settle_late : &idem_pg_settle, &params, &rows);
     if (result == IDEM_STORE_OK) {
         settle->state = to;
-        result = PQntuples(rows) ? IDEM_STORE_OK : IDEM_STORE_NOT_FOUND;
-        PQclear(rows);
-    }
-    return result;
-}
-
-static idem_store_result_e apply_complete(idem_pg_call_t *call, idem_settle_t *settle)
-{
-    idem_event_e event = idem_machine_settlement(settle->fits);
-    idem_pg_params_t params;
-    PGresult *rows;
-    idem_store_result_e result;
-
-    idem_pg_params_begin(&params, call->p);
-    add_address(&params, settle);
-    idem_pg_add_texts(&params, states(call->p, idem_machine_is_final));
-    idem_pg_add_text(&params, event == IDEM_EVENT_COUNT
-                                  ? NULL
-                                  : idem_state_name(idem_machine_next(IDEM_STATE_EXECUTING, event)));
-    add_response(&params, settle);
-    result = idem_pg_call_run(call, &idem_pg_settle_complete, &params, &rows);
-    if (result == IDEM_STORE_OK) {
-        settle->state = first_state(rows, call->p);
         result = PQntuples(rows) ? IDEM_STORE_OK : IDEM_STORE_NOT_FOUND;
         PQclear(rows);
     }
@@ -178,8 +140,6 @@ static idem_store_result_e apply(idem_pg_call_t *call, idem_settle_t *settle, id
         return apply_reject(call, settle);
     case WAY_RELEASE:
         return apply_release(call, settle);
-    case WAY_COMPLETE:
-        return apply_complete(call, settle);
     default:
         return apply_plain(call, settle, event, way == WAY_LATE);
     }
@@ -204,7 +164,7 @@ static way_e plain_way(idem_event_e event)
 static way_e right_way(idem_state_e state, idem_event_e event, int no_response)
 {
     if (idem_machine_is_final(state)) {
-        return no_response ? WAY_COMPLETE : WAY_NONE;
+        return no_response && state == idem_machine_next(IDEM_STATE_EXECUTING, event) ? WAY_LIVE : WAY_NONE;
     }
     if (idem_machine_next(state, event) == IDEM_STATE_COUNT) {
         return WAY_NONE;
@@ -261,7 +221,7 @@ static idem_store_result_e settle_why(idem_pg_call_t *call, idem_settle_t *settl
 static void settle_one(idem_store_t *store, idem_settle_t *settle, apr_time_t deadline, apr_pool_t *p)
 {
     idem_event_e event = idem_machine_settlement(settle->outcome);
-    way_e way = settle->backend_settles ? WAY_COMPLETE : plain_way(event);
+    way_e way = plain_way(event);
     idem_pg_call_t call;
     int round;
 

@@ -71,30 +71,21 @@ const idem_pg_statement_t idem_pg_reserve_why = {
 /* A live record that nobody has given up; in doubt, nobody can have. */
 #define NOT_GIVEN_UP "(r.owner IS NOT NULL OR r.settled_at IS NOT NULL)"
 
-/* A live record to a final state, the frequent case: $4 sources, $5 status, $6 outcome, $7 code, $8 headers, $9 body,
- * $10 digest. */
+/*
+ * A live record to a final state, the frequent case: $4 sources, $5 status, $6 outcome, $7 code, $8 headers, $9 body,
+ * $10 digest. A record that the backend settled by itself to the same state, leaving no response, gets this one and
+ * keeps its times (section 4, settlement rule 3).
+ */
 const idem_pg_statement_t idem_pg_settle = {
     "idem_settle", "tuiTttibbb",
     "UPDATE idempotency_records r SET status = $5, outcome = $6, response_code = $7, response_headers = $8,"
-    " response_body = $9, response_digest = $10, settled_at = now(), expires_at = now() + r.retention,"
-    " tombstone_until = CASE WHEN r.reuse_allowed THEN now() + r.retention + r.tombstone ELSE 'infinity' END"
+    " response_body = $9, response_digest = $10, settled_at = coalesce(r.settled_at, now()),"
+    " expires_at = coalesce(r.expires_at, now() + r.retention), tombstone_until = coalesce(r.tombstone_until,"
+    " CASE WHEN r.reuse_allowed THEN now() + r.retention + r.tombstone ELSE 'infinity' END)"
     " WHERE r.ctid = (SELECT r.ctid FROM idempotency_records r WHERE " RECORD
-    " AND r.settled_at IS NULL AND r.owner IS NOT NULL AND r.status = ANY ($4)"
+    " AND (r.settled_at IS NULL AND r.owner IS NOT NULL AND r.status = ANY ($4) OR r.expires_at IS NOT NULL"
+    " AND r.status = $5 AND r.response_headers IS NULL AND r.response_body IS NULL)"
     " AND " IDEM_SQL_DURABLE LOCK ") RETURNING true",
-    1};
-
-/*
- * A record that the backend settled by itself, leaving no response: $4 final states, $5 the one that the response fits,
- * or null, $6 code, $7 headers, $8 body, $9 digest. Headers that are empty, and not null, say that none is kept.
- */
-const idem_pg_statement_t idem_pg_settle_complete = {
-    "idem_settle_complete", "tuiTtibbb",
-    "UPDATE idempotency_records r SET response_code = CASE WHEN r.status = $5 THEN $6 ELSE r.response_code END,"
-    " response_headers = CASE WHEN r.status = $5 AND $7 IS NOT NULL THEN $7 ELSE '' END,"
-    " response_body = CASE WHEN r.status = $5 THEN $8 END, response_digest = CASE WHEN r.status = $5 THEN $9 END"
-    " WHERE r.ctid = (SELECT r.ctid FROM idempotency_records r WHERE " RECORD
-    " AND r.status = ANY ($4) AND r.response_headers IS NULL AND r.response_body IS NULL"
-    " AND " IDEM_SQL_DURABLE LOCK ") RETURNING r.status",
     1};
 
 /*
@@ -151,7 +142,7 @@ const idem_pg_statement_t idem_pg_settle_release = {
     1};
 
 /* What a settlement met that it did not fit: status, generation, the same response ($3 digest, $4 code), given up,
- * settled without a response. */
+ * without a response. */
 const idem_pg_statement_t idem_pg_settle_why = {
     "idem_settle_why", "tubi",
     "SELECT r.status, r.owner_generation,"

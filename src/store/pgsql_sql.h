@@ -64,7 +64,6 @@ extern const idem_pg_statement_t idem_pg_reserve;
 extern const idem_pg_statement_t idem_pg_reserve_why;
 extern const idem_pg_statement_t idem_pg_settle;
 extern const idem_pg_statement_t idem_pg_settle_late;
-extern const idem_pg_statement_t idem_pg_settle_complete;
 extern const idem_pg_statement_t idem_pg_settle_reject;
 extern const idem_pg_statement_t idem_pg_settle_release;
 extern const idem_pg_statement_t idem_pg_settle_why;

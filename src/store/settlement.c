@@ -1,5 +1,7 @@
 #include "store/settlement.h"
 
+#include <string.h>
+
 #define ROUNDS 2 /* a backend that commits between the look and the write is seen by the second look */
 
 /* The backend has settled: what is left is to add the response, if it left none and this one is fit to be it. */
@@ -29,6 +31,23 @@ static void add_response(idem_store_t *store, idem_settlement_t *settlement, con
     settle->state = added.state;
 }
 
+/* The backend has said that nothing happened: its record is gone, or stays with nobody to own it. */
+static int is_rejected(idem_settlement_t *settlement, const idem_record_t *record)
+{
+    static const unsigned char nobody[IDEM_UUID_LEN];
+    idem_settle_t *settle = &settlement->settle;
+
+    if (record && (record->generation != settle->generation || record->outcome != IDEM_OUTCOME_REJECTED ||
+                   memcmp(record->owner, nobody, sizeof(nobody)))) {
+        return 0;
+    }
+    settlement->by_backend = 1;
+    settle->outcome = IDEM_OUTCOME_REJECTED;
+    settle->state = record ? record->state : IDEM_STATE_NONE;
+    settle->result = IDEM_STORE_OK;
+    return 1;
+}
+
 void idem_settlement_apply(idem_store_t *store, idem_settlement_t *settlement, apr_time_t deadline, apr_pool_t *p)
 {
     idem_settle_t *settle = &settlement->settle;
@@ -44,14 +63,16 @@ void idem_settlement_apply(idem_store_t *store, idem_settlement_t *settlement, a
                 settle->result = IDEM_STORE_UNAVAILABLE; /* it only looked */
                 return;
             }
-            if (settle->result == IDEM_STORE_OK && record->generation == settle->generation &&
-                idem_machine_is_final(record->state)) {
+            if (is_rejected(settlement, settle->result == IDEM_STORE_OK ? record : NULL)) {
+                return;
+            }
+            if (record->generation == settle->generation && idem_machine_is_final(record->state)) {
                 add_response(store, settlement, record, deadline, p);
                 return;
             }
         }
         store->provider->settle(store, &batch, 1, deadline, p);
-        if (settle->result != IDEM_STORE_STALE || !settlement->backend_first) {
+        if ((settle->result != IDEM_STORE_STALE && settle->result != IDEM_STORE_NOT_FOUND) || !settlement->backend_first) {
             return;
         }
     }

@@ -115,18 +115,13 @@ typedef struct idem_settle_t {
     idem_octets_t response_headers;
     idem_octets_t response_body;    /* NULL octets: not stored */
     idem_octets_t response_digest;
-    idem_outcome_e fits;            /* settlement rule 3: SUCCEEDED or FAILED, what the backend must have settled by itself
-                                       for this response to become its snapshot; NONE where the response is incomplete or
-                                       not the backend's own */
-    int backend_settles;            /* 1: it is expected to have (transactional), so that is tried first */
     const char *actor;              /* for the event, if the transition makes one: "httpd", "ctl:user" */
     const char *reason;
 
     idem_store_result_e result;     /* OK, STALE, NOT_FOUND, UNAVAILABLE, AMBIGUOUS (may be sent again: it is a CAS) */
     idem_state_e state;             /* out, with OK: where the record is now; with STALE: where it is instead.
-                                       IDEM_STATE_NONE: removed. Where the backend had settled by itself in this generation
-                                       and left no response, its state stands whatever outcome says here, the result is OK,
-                                       and the record gets the response if it fits, else the note that none is kept. */
+                                       IDEM_STATE_NONE: removed. OK with a final state also where the backend had settled
+                                       to that state by itself in this generation and left no response: it was added. */
 } idem_settle_t;
 
 typedef struct idem_store_t idem_store_t;

@@ -293,8 +293,6 @@ static void do_settle(driver_t *driver, const line_t *line)
     line_uuid(line, "operation", settle.operation);
     settle.generation = (int)line_number(line, "generation", 1);
     settle.outcome = idem_outcome_parse(line_text(line, "outcome", "succeeded"));
-    settle.fits = idem_outcome_parse(line_text(line, "fits", "none"));
-    settle.backend_settles = (int)line_number(line, "backend_settles", 0);
     settle.response_code = (int)line_number(line, "code", 0);
     line_octets(line, "headers", &settle.response_headers);
     line_octets(line, "body", &settle.response_body);

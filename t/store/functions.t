@@ -156,7 +156,7 @@ subtest 'headers are laid out as the web server does' => sub {
 subtest 'the response of the web server becomes the snapshot' => sub {
     my $operation = record();
     app("SELECT idempotency_settle('$operation', 1, 'succeeded')");
-    my $settle = $d->call('settle', operation => $operation, outcome => 'unknown', fits => 'succeeded', code => 201, headers => 'hh', body => 'answer', digest => 'd' x 32);
+    my $settle = $d->call('settle', operation => $operation, outcome => 'succeeded', code => 201, headers => 'hh', body => 'answer', digest => 'd' x 32);
     is("$settle->{result} $settle->{state}", 'OK SUCCEEDED', 'added');
     my $found = $d->call('reserve', key => "f$n");
     is("$found->{state} $found->{code} $found->{body}", 'SUCCEEDED 201 answer', 'and found');
