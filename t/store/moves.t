@@ -224,10 +224,15 @@ subtest 'withdrawal' => sub {
     isnt($row->{sweep_at}, '-infinity', 'and is no doubt any more');
 
     my $taken = record(set => $nobody);
-    my $over = $e->call('take_over', seen => 'seen');
+    my $over = $e->call('take_over', seen => 'seen', effect => 'repeatable');
     is($e->call('withdraw', operation => $taken, token => $over->{token}, generation => 2)->{result}, 'OK', 'a takeover is withdrawn');
     $row = row($taken);
     is("$row->{status} $row->{owner_generation} " . ($row->{owner} // 'nobody'), 'EXECUTING 2 nobody', 'what the first generation did stays what it was');
+
+    $taken = record(reserve => { effect => 'external', state => 'RESERVED' }, set => $nobody);
+    $over = $e->call('take_over', seen => 'seen', effect => 'external', state => 'EXECUTING');
+    is($e->call('withdraw', operation => $taken, token => $over->{token}, generation => 2)->{result}, 'OK', 'an external one');
+    is(row($taken)->{status}, 'RESERVED', 'is as free as it was');
 };
 
 subtest 'heartbeat and farewell' => sub {
