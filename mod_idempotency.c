@@ -19,6 +19,7 @@
 #include "httpd/config.h"
 #include "httpd/context.h"
 #include "httpd/directives.h"
+#include "httpd/edge.h"
 #include "httpd/identity.h"
 #include "httpd/key.h"
 #include "httpd/logging.h"
@@ -160,6 +161,7 @@ static void register_hooks(apr_pool_t *p)
     idem_body_register();
     idem_key_register();
     idem_capture_register();
+    idem_edge_register();
     ap_hook_check_config(idem_check_config, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_post_config(start, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_post_config(idem_sizing_start, NULL, NULL, APR_HOOK_MIDDLE);

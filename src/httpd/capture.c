@@ -29,6 +29,7 @@ struct idem_capture_t {
     ap_filter_t *filter;
     apr_bucket_brigade *held;
     apr_off_t length;
+    int shows_error;     /* in the chain of an answer that says what went wrong with an earlier one */
     capture_e state;
 };
 
@@ -46,10 +47,14 @@ static void insert(request_rec *r, int after_error)
     }
     capture = apr_pcalloc(r->pool, sizeof(*capture));
     capture->ctx = ctx;
+    capture->shows_error = after_error || (r->prev && ap_is_HTTP_ERROR(r->status));
     capture->held = apr_brigade_create(r->pool, r->connection->bucket_alloc);
     capture->filter = ap_add_output_filter(FILTER_NAME, capture, r, r->connection);
     ctx->capture = capture;
-    (void)after_error;
+    if (after_error && ctx->running == r && !ctx->error_status) {
+        /* shown from inside a handler (mod_proxy_fcgi), and an ErrorDocument elsewhere hides by its 302 what it was */
+        ctx->error_status = ap_is_HTTP_ERROR(r->status) ? r->status : HTTP_INTERNAL_SERVER_ERROR;
+    }
 }
 
 void idem_capture_insert(request_rec *r)
@@ -118,7 +123,7 @@ static int keeps_body(const request_rec *r, const idem_ctx_t *ctx)
     return ctx->conf->snapshot_body && !(r->content_type && !apr_cstr_casecmpn(r->content_type, "text/event-stream", 17));
 }
 
-/* A response that announced another length than it has was cut on its way. */
+/* A response that has less than it announced was cut on its way. */
 static int is_cut(const request_rec *r, const idem_capture_t *capture)
 {
     const char *announced = apr_table_get(r->headers_out, "Content-Length");
@@ -126,16 +131,34 @@ static int is_cut(const request_rec *r, const idem_capture_t *capture)
     char *end;
 
     return announced && !r->header_only && !AP_STATUS_IS_HEADER_ONLY(r->status) &&
-           apr_strtoff(&length, announced, &end, 10) == APR_SUCCESS && !*end && length != capture->length;
+           apr_strtoff(&length, announced, &end, 10) == APR_SUCCESS && !*end && length > capture->length;
+}
+
+static int is_script(const request_rec *r)
+{
+    return (r->handler && (!strcmp(r->handler, "cgi-script") || !strcmp(r->handler, CGI_MAGIC_TYPE))) ||
+           (r->proxyreq && r->filename && strncmp(r->filename, "proxy:http", 10));
+}
+
+/* A length that httpd itself would not have believed is not for the client: a script may have counted characters. */
+static void drop_hint(request_rec *r, const idem_ctx_t *ctx)
+{
+    if (ctx->length_is_a_hint && is_script(r)) {
+        apr_table_unset(r->headers_out, "Content-Length");
+    }
 }
 
 /* The end of the response has come. */
 static apr_status_t complete(ap_filter_t *f, idem_capture_t *capture)
 {
     if (is_cut(f->r, capture)) {
-        ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, f->r, IDEM_LOG("0701") "the response is shorter or longer than announced");
+        ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, f->r, IDEM_LOG("0701") "the response is shorter than announced");
         return give_up(f, capture, HTTP_BAD_GATEWAY);
     }
+    if (capture->ctx->broken && !capture->shows_error) {
+        return give_up(f, capture, HTTP_BAD_GATEWAY);
+    }
+    drop_hint(f->r, capture->ctx);
     return idem_settle(f->r, capture->ctx, keeps_body(f->r, capture->ctx) ? capture->held : NULL)
                ? release(f, capture, 1)
                : answer_instead(f, capture);
@@ -174,6 +197,7 @@ static apr_status_t pass_through(ap_filter_t *f, idem_capture_t *capture, apr_bu
 {
     apr_status_t rv;
 
+    drop_hint(f->r, capture->ctx);
     if (!idem_settle(f->r, capture->ctx, NULL)) {
         apr_brigade_cleanup(bb);
         return answer_instead(f, capture);
@@ -205,9 +229,6 @@ static apr_status_t capture_filter(ap_filter_t *f, apr_bucket_brigade *bb)
         /* nothing was reserved for this request, or it is settled: none of our business */
         ap_remove_output_filter(f);
         return ap_pass_brigade(f->next, bb);
-    }
-    if (ctx->running == f->r && ctx->running_counts && !APR_BRIGADE_EMPTY(bb)) {
-        ctx->passed_anything = 1;
     }
     while (!APR_BRIGADE_EMPTY(bb)) {
         apr_bucket *e = APR_BRIGADE_FIRST(bb);

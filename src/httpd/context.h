@@ -83,9 +83,13 @@ typedef struct idem_ctx_t {
     int handler_ran;              /* other than redirect-handler */
     int handler_status;           /* returned by the last of them; 0 for OK and DONE */
     int passed_anything;          /* that handler passed something to the filters */
+    int earlier_ran;              /* a real handler ran before it and then redirected to it */
+    int error_status;             /* with which httpd began to show an error, whatever an ErrorDocument made of it */
+    int body_failed;              /* a filter could not give the handler the request body */
     int never_connected;          /* seen by the error_log hook */
     int request_sent;             /* likewise */
     int broken;                   /* the response was cut, or a filter failed */
+    int length_is_a_hint;         /* httpd would not have believed a script's Content-Length: it only tells a cut */
     idem_capture_t *capture;
 } idem_ctx_t;
 

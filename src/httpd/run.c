@@ -3,15 +3,18 @@
 #include <apr_strings.h>
 #include <httpd.h>
 #include <http_log.h>
+#include <util_script.h>
 
 #include "core/uuid.h"
 #include "httpd/accept.h"
 #include "httpd/child.h"
 #include "httpd/counters.h"
 #include "httpd/dispatch.h"
+#include "httpd/edge.h"
 #include "httpd/forward.h"
 #include "httpd/logging.h"
 #include "httpd/replay.h"
+#include "httpd/settle.h"
 #include "httpd/wait.h"
 
 APLOG_USE_MODULE(idempotency);
@@ -42,6 +45,75 @@ static void note_status(idem_ctx_t *ctx, const request_rec *r, int status)
     ctx->handler_status = status == DECLINED ? HTTP_INTERNAL_SERVER_ERROR : status > 0 || status == AP_FILTER_ERROR ? status : 0;
 }
 
+/*
+ * May the handler of r, which is at work and has passed the request on, have had an effect? A script that answers by a
+ * local Location may. mod_actions only looks for the script; it leaves its name for that in HANDLER.
+ */
+static int may_have_effects(const request_rec *r, int counts)
+{
+    const char *action = apr_table_get(r->subprocess_env, "HANDLER");
+
+    return counts && !(action && r->handler && !strcmp(action, r->handler));
+}
+
+static void begin_handler(request_rec *r, idem_ctx_t *ctx, int counts)
+{
+    idem_forward(r, ctx);
+    /*
+     * A CGI or FastCGI script that says how long its answer is can be seen to be cut; httpd throws that length away
+     * unless it is told that it may be believed. Where the script said too little, capture.c throws it away.
+     */
+    if (!apr_table_get(r->subprocess_env, AP_TRUST_CGILIKE_CL_ENVVAR)) {
+        apr_table_setn(r->subprocess_env, AP_TRUST_CGILIKE_CL_ENVVAR, "1");
+        ctx->length_is_a_hint = 1;
+    }
+    if (counts) {
+        ctx->handler_ran = 1;
+        ctx->handler_status = 0;
+        ctx->passed_anything = 0;
+    }
+    else if (shows_an_error(r) && !ctx->error_status) {
+        ctx->error_status = r->status;
+    }
+    idem_edge_insert(r, ctx);
+}
+
+/* As httpd does for a handler that leaves the end to it, but while there is still something to be done about a filter
+ * that fails at the end. */
+static void end_response(request_rec *r)
+{
+    apr_bucket_brigade *bb = apr_brigade_create(r->pool, r->connection->bucket_alloc);
+
+    APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_eos_create(r->connection->bucket_alloc));
+    ap_pass_brigade(r->output_filters, bb);
+}
+
+/* After the last handler of a chain, with the record still to be settled: how the response got lost, if it did. */
+static int make_up(request_rec *r, idem_ctx_t *ctx, int status)
+{
+    if (status > 0 || r->next) {
+        return status;
+    }
+    if (idem_edge_was_bypassed(r, ctx)) {
+        /* An nph- script or a switched protocol: what was said to the client nobody knows, and it has left. */
+        ctx->broken = 1;
+        idem_settle(r, ctx, NULL);
+        return status;
+    }
+    if (status != AP_FILTER_ERROR && !r->eos_sent) {
+        end_response(r);
+    }
+    if (ctx->phase == IDEM_PHASE_RUNNING) {
+        /*
+         * The handler gave up in the middle, or a filter did and swallowed the end: httpd would close the connection,
+         * or end an HTTP/2 stream, without a word. Nothing was sent, as the response is held, so a status can answer.
+         */
+        ctx->broken = 1;
+        return HTTP_BAD_GATEWAY;
+    }
+    return status;
+}
+
 static int run_backend(request_rec *r, idem_ctx_t *ctx)
 {
     const request_rec *outer = ctx->running;
@@ -52,12 +124,8 @@ static int run_backend(request_rec *r, idem_ctx_t *ctx)
     if (counts && !idem_dispatch(r, ctx)) {
         return idem_replay_answer(r, ctx);
     }
-    idem_forward(r, ctx);
-    if (counts) {
-        ctx->handler_ran = 1;
-        ctx->handler_status = 0;
-        ctx->passed_anything = 0;
-    }
+    ctx->earlier_ran |= outer && may_have_effects(outer, outer_counts);
+    begin_handler(r, ctx, counts);
     ctx->running = r;
     ctx->running_counts = counts;
     status = ap_run_handler(r);
@@ -66,15 +134,7 @@ static int run_backend(request_rec *r, idem_ctx_t *ctx)
     if (counts) {
         note_status(ctx, r, status);
     }
-    if (status == AP_FILTER_ERROR && ctx->phase == IDEM_PHASE_RUNNING) {
-        /*
-         * The handler gave up in the middle, and nothing was sent, as the response is held. Over HTTP/2 httpd would
-         * end such a request without a word; a status makes it answer.
-         */
-        ctx->broken = 1;
-        return HTTP_BAD_GATEWAY;
-    }
-    return status;
+    return ctx->phase == IDEM_PHASE_RUNNING ? make_up(r, ctx, status) : status;
 }
 
 /* A verdict; where the first request is still at work and the route says so, the one that there is when it has ended. */
@@ -106,7 +166,7 @@ int idem_run(request_rec *r)
 
 void idem_run_watch_log(const ap_errorlog_info *info, const char *message)
 {
-    static const char *const never_connected[] = {"AH01114:", "AH01079:", "AH01257:", NULL};
+    static const char *const never_connected[] = {"AH01114:", "AH01079:", "AH01257:", "AH02833:", NULL};
     static const char *const sent[] = {"AH01067:", "AH01075:", NULL};
     idem_ctx_t *ctx;
     int i;

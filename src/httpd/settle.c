@@ -42,8 +42,18 @@ static idem_outcome_e said_outcome(request_rec *r)
     return outcome;
 }
 
+/*
+ * The status that tells how it went: the client's, except where httpd shows an error. An ErrorDocument may be a script
+ * that says 200, or lie elsewhere, which makes a 302 of it; neither makes a success of a backend that failed.
+ */
+static int telling_status(const request_rec *r, const idem_ctx_t *ctx)
+{
+    return ctx->error_status ? ctx->error_status : ap_is_HTTP_ERROR(ctx->handler_status) ? ctx->handler_status : r->status;
+}
+
 static idem_outcome_e rule_outcome(request_rec *r, const idem_ctx_t *ctx)
 {
+    int status = telling_status(r, ctx);
     const apr_array_header_t *rules = ctx->conf->outcomes;
     int i;
 
@@ -51,7 +61,7 @@ static idem_outcome_e rule_outcome(request_rec *r, const idem_ctx_t *ctx)
         const idem_outcome_rule_t *rule = &APR_ARRAY_IDX(rules, i, idem_outcome_rule_t);
         const char *error = NULL;
 
-        if (r->status < rule->first_status || r->status > rule->last_status) {
+        if (status < rule->first_status || status > rule->last_status) {
             continue;
         }
         if (!rule->expr || ap_expr_exec(r, rule->expr, &error) > 0) {
@@ -64,21 +74,36 @@ static idem_outcome_e rule_outcome(request_rec *r, const idem_ctx_t *ctx)
     return IDEM_OUTCOME_NONE;
 }
 
+/*
+ * mod_proxy asks a worker with ping= by sending it the head of the request and waiting for 100 Continue; where that
+ * comes to nothing it connects anew, and so may say "never connected" of a backend that it has talked to.
+ */
+static int may_ping(const request_rec *r)
+{
+    for (; r; r = r->prev) {
+        if (apr_table_get(r->notes, "proxy-100-continue")) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static void gather(request_rec *r, idem_ctx_t *ctx, idem_response_facts_t *facts)
 {
     const request_rec *any;
 
     facts->handler_ran = ctx->handler_ran;
     facts->handler_status = ctx->handler_status > 0 ? ctx->handler_status : 0;
-    facts->passed_nothing = !ctx->passed_anything;
+    /* what an earlier handler of the chain did, or one that had part of the body, no refusal of a later one undoes */
+    facts->passed_nothing = !ctx->passed_anything && !ctx->earlier_ran && !ctx->body_failed;
     for (any = r; any; any = any->prev) {
         facts->error_override |= apr_table_get(any->notes, "proxy-error-override") != NULL;
     }
-    facts->never_connected = ctx->never_connected;
-    facts->request_sent = ctx->request_sent;
+    facts->never_connected = ctx->never_connected && !ctx->earlier_ran;
+    facts->request_sent = ctx->request_sent || may_ping(r);
     facts->broken = ctx->broken || ctx->handler_status == AP_FILTER_ERROR;
     facts->backend_answered = ctx->passed_anything || facts->error_override;
-    facts->status = r->status;
+    facts->status = telling_status(r, ctx);
     facts->said = said_outcome(r);
     facts->rule = rule_outcome(r, ctx);
     facts->effect = ctx->effect;

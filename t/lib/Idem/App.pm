@@ -161,7 +161,7 @@ sub serve {
     require IO::Socket::INET;
     my $listen = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 128, ReuseAddr => 1)
         or die "port $port: $@";
-    $SIG{CHLD} = 'IGNORE';
+    $SIG{$_} = 'IGNORE' for qw(CHLD PIPE);
     while (1) {
         my $client = $listen->accept or next;
         my $pid = fork;
