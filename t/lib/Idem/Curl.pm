@@ -62,8 +62,8 @@ sub post { my ($self, $target, %arg) = @_; return ($self->batch([ POST => $targe
 # A key and a self-made certificate for a server of its own, in the folder; the lines that use them.
 sub tls {
     my ($root, $port) = @_;
-    my ($status, $said) = run(dir => $root, cmd => [ qw(openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -addext basicConstraints=critical,CA:FALSE),
-        '-keyout', "$root/tls.key", '-out', "$root/tls.crt" ]);
+    my ($status, $said) = run(dir => $root, cmd => [ qw(openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost),
+        '-addext', 'basicConstraints=critical,CA:FALSE', '-keyout', "$root/tls.key", '-out', "$root/tls.crt" ]);
     die "openssl: $said" if $status;
     return <<"CONF";
 Listen 127.0.0.1:$port
