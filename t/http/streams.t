@@ -1,0 +1,110 @@
+# Streams and sizes: what is too long to be kept goes through as it comes, settled before its first octet leaves, in
+# memory that does not grow with it; and a child gives back what many large bodies took.
+use strict;
+use warnings;
+use Idem::App;
+use Idem::Test;
+use Time::HiRes 'time';
+
+use constant MIB => 1024 * 1024;
+my $t = Idem::Test->new(backends => [qw(cgi proxy)], mpm_config => <<'MPM', config => sub {
+ServerLimit 1
+StartServers 1
+ThreadsPerChild 25
+ThreadLimit 25
+MaxRequestWorkers 25
+MaxMemFree 256
+MPM
+    my ($t) = @_;
+    my $root = $t->root;
+    # N MiB as fast as they go
+    $t->backend->script('big.cgi', <<'PERL');
+1 while read STDIN, my $body, 65_536;
+Idem::App::note($root, event => 'effect', key => $ENV{HTTP_IDEMPOTENCY_KEY});
+my ($mib) = ($ENV{QUERY_STRING} // '') =~ /^(\d+)$/;
+print "Content-Type: application/octet-stream\n\n";
+my $piece = Idem::App::pattern(65_536);
+print $piece for 1 .. 16 * $mib;
+PERL
+    return join '', "ScriptAlias \"/big\" \"$root/app/cgi/big.cgi\"\n", protected({ by => 'none' }, '/big', 'big'),
+        "ProxyPass \"/via\" \"http://127.0.0.1:$t->{httpd}{port}/inner\"\nScriptAlias \"/inner\" \"$root/app/cgi/big.cgi\"\n", protected({ by => 'none' }, '/via', 'via'),
+        protected('/cgi', 'cgi'), protected({ by => 'proxy' }, '/proxy', 'proxy');
+});
+my $c = $t->client;
+
+sub status_of { my ($key) = @_; return ($t->records("idem_key = '$key'"))[0] // {} }
+
+# Resident memory of the one child, in KiB: now, and the most since the last mark.
+my ($child) = $t->httpd->children;
+sub memory { my ($what) = @_; return (slurp("/proc/$child/status") =~ /^$what:\s+(\d+) kB/m)[0] }
+sub mark { spew("/proc/$child/clear_refs", '5') if $> == 0; return memory('VmRSS') }
+
+sub download {
+    my ($target, $key) = @_;
+    my ($status, $said) = run(timeout => 60, cmd => [ 'curl', '-sS', '-u', 'a:a', '-o', '/dev/null', '-w', '%{http_code} %{size_download} %{time_starttransfer}',
+        '-X', 'POST', '-H', "Idempotency-Key: \"$key\"", '-d', '{}', 'http://localhost:' . $t->httpd->port . $target ]);
+    return split ' ', $said;
+}
+
+subtest 'C109 events' => sub {
+    for my $at ('/cgi', '/proxy') {
+        my $key = fresh_key();
+        $t->backend->behave(type => 'text/event-stream', body => "data: one\n\ndata: two\n\ndata: end\n\n", pieces => 3, stop => 2);
+        ran($t, 1, $at, sub {
+            my $begun = time;
+            my $on = $c->send(POST => $at, key => $key, body => '{}');
+            ok(wait_for(sub { $on->more(time + 5) if !$on->silent(0); $on->{buffer} =~ /data: one/ }), "$at: the first event comes");
+            cmp_ok(time - $begun, '<', 1, "$at: within a second");
+            is(status_of($key)->{status}, 'SUCCEEDED', "$at: settled, while the stream goes on");
+            is(status_of($key)->{response_body}, undef, "$at: without a body");
+            my $meanwhile = $c->post($at, key => $key, body => '{}');
+            problem($meanwhile, 'response-not-stored', operation => 1);
+            $t->backend->release;
+            like($on->response->body, qr/data: end/, "$at: the stream comes to its end");
+            $t->backend->behave;
+            problem($c->post($at, key => $key, body => '{}'), 'response-not-stored', operation => 1);
+        });
+    }
+};
+
+subtest 'C109 a download of 200 MiB' => sub {
+    $c->post('/big?1', key => fresh_key(), body => '{}');
+    for my $at ('/big', '/via') {
+        my $key = fresh_key();
+        ran($t, 1, $at, sub {
+            my $before = mark();
+            my ($status, $size, $first) = download("$at?200", $key);
+            is("$status $size", '200 ' . 200 * MIB, "$at: all of it");
+            cmp_ok($first, '<', 1, "$at: the first octet within a second");
+            my $grown = memory('VmHWM') - $before;
+            cmp_ok($grown, '<', 12 * 1024, "$at: memory is flat (grown by at most $grown KiB)");
+            my $row = status_of($key);
+            is($row->{status}, 'SUCCEEDED', "$at: settled");
+            is($row->{response_body}, undef, "$at: without a body");
+            problem($c->post("$at?200", key => $key, body => '{}', type => 'application/x-www-form-urlencoded'), 'response-not-stored', operation => 1);
+        });
+    }
+};
+
+subtest 'twenty bodies and responses of 8 MiB at once' => sub {
+    my $file = spew($t->root . '/body', Idem::App::pattern(8 * MIB), 0644);
+    my $go = sub {
+        my ($status, $said) = run(timeout => 120, cmd => [ 'curl', '--no-progress-meter', '-Z', '--parallel-max', '20', '-u', 'a:a', map { ($_ ? '--next' : (), '-sS', '-u', 'a:a', '-o', '/dev/null', '-w', '%{http_code} %{size_download}\n',
+            '-H', 'Idempotency-Key: "' . fresh_key() . '"', '-H', 'Expect:', '--data-binary', "\@$file", 'http://127.0.0.1:' . $t->httpd->port . '/big?8') } 0 .. 19 ]);
+        return [ sort grep { /^200 / } split /[\r\n]+/, $said =~ s/.*(?=200 \d)//gr ];
+    };
+    my $before = mark();
+    ran($t, 20, 'all', sub { is_deeply($go->(), [ ('200 ' . 8 * MIB) x 20 ], 'all of it, in and out') });
+    # what a request holds at most: IdempotencyBodyMemory, and as much of a response as may be kept
+    my $holds = 20 * (256 + 1024);
+    my $most = memory('VmHWM') - $before;
+    cmp_ok($most, '<', 16 * 1024 + $holds, "resident memory grew by at most $most KiB, of which $holds may be held");
+    my $after;
+    ok(wait_for(sub { $after = memory('VmRSS'); $after - $before < 16 * 1024 }, 5), 'and comes back to ' . ($after - $before) . ' KiB more than before');
+    my $again = memory('VmRSS');
+    ran($t, 20, 'once more', sub { $go->() });
+    cmp_ok(memory('VmRSS') - $again, '<', 8 * 1024, 'and once more takes no more: ' . (memory('VmRSS') - $again) . ' KiB');
+};
+
+$t->httpd->allow_log(qr/AH10159/);
+$t->finish;
