@@ -197,6 +197,7 @@ subtest 'C072 a stream that is reset' => sub {
         });
     }
     $t->backend->behave;
+    $t->httpd->allow_log(qr/AH10159/);
     # what the module itself says of a response that nobody saw, and mod_http2 of a stream that is gone
     $t->httpd->allow_log(qr/IDEM0501/, qr/IDEM070[12]/, qr/AH0\d+.*(?:h2|stream)/, qr/AH0257[49]|AH01215/);
 };
