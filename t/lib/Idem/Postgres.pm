@@ -11,6 +11,7 @@ use JSON::PP ();
 use Idem::Util;
 
 # new(fsync => 'on', settings => { name => value, ... }, initdb => [options]); started unless start => 0
+# new(standby_of => cluster): a streaming replica of it, called `standby` there, which ->promote makes a server of its own
 sub new {
     my ($class, %arg) = @_;
     my ($bin) = sort { version($b) <=> version($a) } glob('/usr/lib/postgresql/*/bin');
@@ -18,6 +19,7 @@ sub new {
         bin => $bin // die("PostgreSQL's programs are not under /usr/lib/postgresql\n"),
         root => own_folder('pg'), port => free_port(), user => 'admin', database => 'postgres',
     }, $class;
+    return $self->follow($arg{standby_of}) if $arg{standby_of};
     my ($status, $said) = run(cmd => [ "$bin/initdb", '-D', $self->data, '-U', $self->{user}, '-A', 'trust', '-E', 'UTF8',
         '--locale=C', '--no-sync', '--no-instructions', @{ $arg{initdb} || [] } ]);
     die "initdb failed:\n$said" if $status;
@@ -33,6 +35,26 @@ sub new {
     at_end(sub { $self->cont; $self->stop('immediate') });
     $self->start unless defined $arg{start} && !$arg{start};
     return $self;
+}
+
+sub follow {
+    my ($self, $primary) = @_;
+    my ($status, $said) = run(cmd => [ "$self->{bin}/pg_basebackup", '-D', $self->data, '-X', 'stream', '-c', 'fast', '--no-sync' ],
+        env => $primary->env, dir => $self->{root});
+    die "pg_basebackup failed:\n$said" if $status;
+    open(my $conf, '>>', $self->data . '/postgresql.conf') or die "postgresql.conf: $!\n";
+    print $conf "port = $self->{port}\nunix_socket_directories = '$self->{root}'\n",
+        "primary_conninfo = 'host=$primary->{root} port=$primary->{port} user=$primary->{user} application_name=standby'\n";
+    close $conf;
+    spew($self->data . '/standby.signal', '');
+    at_end(sub { $self->cont; $self->stop('immediate') });
+    return $self->start;
+}
+
+# Returns when it is a server that takes writes.
+sub promote {
+    my ($self) = @_;
+    return $self->value('SELECT pg_promote(true, 30)') eq 't' or die "it is not promoted\n";
 }
 
 sub version { $_[0] =~ m{/(\d+)/bin} ? $1 : 0 }
@@ -81,7 +103,7 @@ sub ready {
     my $file = $self->data . '/postmaster.pid';
     return 0 unless -e $file && -S "$self->{root}/.s.PGSQL.$self->{port}";
     my @line = split /\n/, eval { slurp($file) } // '';
-    return @line >= 8 && $line[0] == $self->{pid} && $line[7] =~ /^ready/;
+    return @line >= 8 && $line[0] == $self->{pid} && $line[7] =~ /^(?:ready|standby)/;
 }
 
 # stop('fast' | 'smart' | 'immediate')
