@@ -36,7 +36,8 @@ static const idem_ctl_option_t *find_option(const idem_ctl_option_t *options, co
     return NULL;
 }
 
-/* A tenant or principal that is made of several sources may be given part by part. 1, or 0 with the reason said. */
+/* A tenant or principal that is made of several sources may be given part by part, and several response fields, one a
+ * line. 1, or 0 with the reason said. */
 static int keep_value(const idem_ctl_option_t *option, const char *value)
 {
     apr_size_t size;
@@ -46,7 +47,7 @@ static int keep_value(const idem_ctl_option_t *option, const char *value)
         *option->value = value;
         return 1;
     }
-    if (!strstr(option->name, "tenant") && !strstr(option->name, "principal")) {
+    if (!strstr(option->name, "tenant") && !strstr(option->name, "principal") && strcmp(option->name, "header")) {
         idem_ctl_fail(IDEM_CTL_USAGE, "--%s: given twice", option->name);
         return 0;
     }
@@ -55,7 +56,7 @@ static int keep_value(const idem_ctl_option_t *option, const char *value)
     if (!joined) {
         return 0;
     }
-    apr_snprintf(joined, size, "%s%c%s", *option->value, IDEM_SCOPE_SEPARATOR, value);
+    apr_snprintf(joined, size, "%s%c%s", *option->value, strcmp(option->name, "header") ? IDEM_SCOPE_SEPARATOR : '\n', value);
     *option->value = joined;
     return 1;
 }
@@ -140,6 +141,14 @@ idem_ctl_exit_e idem_ctl_connect(idem_ctl_t *ctl)
     return idem_ctl_execute(ctl, "SET lock_timeout = '60s'; SET synchronous_commit = on") ? IDEM_CTL_DONE : IDEM_CTL_STORE;
 }
 
+/* The store could not read a value: it is the command line's, in its words. */
+static int is_bad_value(const PGresult *result)
+{
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+    return state && !strncmp(state, "22", 2);
+}
+
 static int succeeded(const PGresult *result)
 {
     ExecStatusType status = PQresultStatus(result);
@@ -159,6 +168,7 @@ PGresult *idem_ctl_query(idem_ctl_t *ctl, const char *sql, int count, const char
     PGresult *result = PQexecParams(ctl->native, sql, count, NULL, values, NULL, NULL, 0);
 
     if (!succeeded(result)) {
+        ctl->bad_value |= is_bad_value(result);
         PQclear(result);
         return NULL;
     }

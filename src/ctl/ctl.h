@@ -22,6 +22,7 @@ typedef struct idem_ctl_t {
     const char *store;  /* --store, or NULL: libpq's environment */
     int json;           /* --json */
     PGconn *native;     /* after idem_ctl_connect */
+    int bad_value;      /* the store refused a value of the command line, and nothing else: that is wrong usage */
 } idem_ctl_t;
 
 /* One command: its options are what idem_ctl_option lets through, the rest of argv are its arguments. */

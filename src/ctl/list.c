@@ -66,12 +66,14 @@ static void print_record(idem_ctl_t *ctl, PGresult *rows)
         const char *value = PQgetvalue(rows, 0, i);
 
         if (ctl->json) {
-            printf("%s\"%s\": %s", i ? ", " : "", show_columns[i], idem_ctl_json(ctl->p, value));
+            printf("%s\"%s\": %s", i ? ", " : "", show_columns[i], idem_ctl_json_value(ctl, rows, 0, i));
         }
         else if (*value) {
             printf("%-14s %s\n", show_columns[i], idem_ctl_printable(ctl->p, value));
         }
     }
+    printf(ctl->json ? ", \"downstream_key\": \"%s\"" : "downstream_key %s\n",
+           idem_ctl_downstream(ctl->p, PQgetvalue(rows, 0, 0)));
 }
 
 static void print_part(idem_ctl_t *ctl, const char *name, PGresult *rows, const char *const *columns)

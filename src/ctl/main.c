@@ -106,6 +106,7 @@ int main(int argc, const char *const *argv, const char *const *env)
         return IDEM_CTL_STORE;
     }
     status = run(&ctl, argc, argv);
+    status = status == IDEM_CTL_STORE && ctl.bad_value ? IDEM_CTL_USAGE : status;
     PQfinish(ctl.native);
     if (fflush(stdout) || ferror(stdout)) {
         fputs("idempotencyctl: cannot write the output\n", stderr);

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <apr_escape.h>
 #include <apr_strings.h>
@@ -10,6 +11,38 @@
 #include "core/snapshot.h"
 #include "core/uuid.h"
 #include "store/admin.h"
+
+/* Types of PostgreSQL that JSON has too. */
+enum { TYPE_BOOL = 16, TYPE_INT8 = 20, TYPE_INT4 = 23 };
+
+const char *idem_ctl_json_value(idem_ctl_t *ctl, PGresult *rows, int row, int column)
+{
+    const char *value = PQgetvalue(rows, row, column);
+
+    switch (PQftype(rows, column)) {
+    case TYPE_BOOL:
+        return *value == 't' ? "true" : "false";
+    case TYPE_INT8:
+    case TYPE_INT4:
+        return *value ? value : "null";
+    default:
+        return *value ? idem_ctl_json(ctl->p, value) : "null";
+    }
+}
+
+void idem_ctl_progress(const idem_ctl_t *ctl, apr_int64_t done, apr_int64_t all)
+{
+    (void)ctl;
+    if (!isatty(2)) {
+        return;
+    }
+    if (all) {
+        fprintf(stderr, "\r%" APR_INT64_T_FMT " of %" APR_INT64_T_FMT " ", done, all);
+    }
+    else {
+        fprintf(stderr, "\r%" APR_INT64_T_FMT " ", done);
+    }
+}
 
 void idem_ctl_print_rows(idem_ctl_t *ctl, PGresult *rows, const char *const *names)
 {
@@ -28,7 +61,7 @@ void idem_ctl_print_rows(idem_ctl_t *ctl, PGresult *rows, const char *const *nam
             const char *value = PQgetvalue(rows, row, i);
 
             if (ctl->json) {
-                printf("%s\"%s\": %s", i ? ", " : "", names[i], idem_ctl_json(ctl->p, value));
+                printf("%s\"%s\": %s", i ? ", " : "", names[i], idem_ctl_json_value(ctl, rows, row, i));
             }
             else {
                 printf("%s%s", i ? "  " : "", *value ? idem_ctl_printable(ctl->p, value) : "-");
@@ -66,6 +99,20 @@ int idem_ctl_is_operation(const char *text)
     }
     idem_ctl_fail(IDEM_CTL_USAGE, "an operation id is wanted (a lower-case UUID)");
     return 0;
+}
+
+const char *idem_ctl_downstream(apr_pool_t *p, const char *operation)
+{
+    unsigned char id[IDEM_UUID_LEN];
+    unsigned char key[IDEM_UUID_LEN];
+    char *text = apr_palloc(p, IDEM_UUID_TEXT_LEN + 1);
+
+    *text = '\0';
+    if (idem_uuid_parse(operation, id) == APR_SUCCESS) {
+        idem_uuid_downstream(id, key);
+        idem_uuid_format(key, text);
+    }
+    return text;
 }
 
 idem_ctl_exit_e idem_ctl_refuse_state(idem_ctl_t *ctl, const char *operation, const char *wanted)

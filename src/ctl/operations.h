@@ -10,6 +10,12 @@
 /* Rows as lines of columns, or as a JSON array of objects; names has one word a column. */
 void idem_ctl_print_rows(idem_ctl_t *ctl, PGresult *rows, const char *const *names);
 
+/* One value as JSON: numbers and truths as such, nothing as null. */
+const char *idem_ctl_json_value(idem_ctl_t *ctl, PGresult *rows, int row, int column);
+
+/* Shows on a terminal how far a long command is; all 0: nobody knows. */
+void idem_ctl_progress(const idem_ctl_t *ctl, apr_int64_t done, apr_int64_t all);
+
 /* "ctl:USER", for events. */
 const char *idem_ctl_actor(idem_ctl_t *ctl);
 
@@ -18,6 +24,9 @@ const char *idem_ctl_sources(apr_pool_t *p, idem_event_e event);
 
 /* 1 where text is an operation id; else says so and is 0. */
 int idem_ctl_is_operation(const char *text);
+
+/* What every generation of an operation hands on to others (core/uuid). */
+const char *idem_ctl_downstream(apr_pool_t *p, const char *operation);
 
 /* Says what state an operation is in now, and returns REFUSED; or that there is none such. */
 idem_ctl_exit_e idem_ctl_refuse_state(idem_ctl_t *ctl, const char *operation, const char *wanted);

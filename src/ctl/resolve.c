@@ -20,6 +20,28 @@ typedef struct told_t {
     idem_ctl_verdict_t verdict;
 } told_t;
 
+/* Response fields, one a line; NULL where one is none, or never kept. */
+static const apr_table_t *read_headers(idem_ctl_t *ctl, const char *text)
+{
+    apr_table_t *headers = apr_table_make(ctl->p, 4);
+    char *last;
+    char *line;
+
+    for (line = apr_strtok(apr_pstrdup(ctl->p, text), "\n", &last); line; line = apr_strtok(NULL, "\n", &last)) {
+        char *colon = strchr(line, ':');
+
+        if (!colon) {
+            return NULL;
+        }
+        *colon++ = '\0';
+        if (!idem_snapshot_is_name(line) || idem_snapshot_forbidden(line)) {
+            return NULL;
+        }
+        apr_table_add(headers, line, colon + strspn(colon, " "));
+    }
+    return headers;
+}
+
 /* 1, or 0 with the reason said. */
 static int read_verdict(idem_ctl_t *ctl, told_t *told)
 {
@@ -43,16 +65,11 @@ static int read_verdict(idem_ctl_t *ctl, told_t *told)
         return 0;
     }
     if (told->header) {
-        const char *colon = strchr(told->header, ':');
-        apr_table_t *headers = apr_table_make(ctl->p, 1);
-
-        if (!colon || idem_snapshot_forbidden(apr_pstrmemdup(ctl->p, told->header, (apr_size_t)(colon - told->header)))) {
+        verdict->headers = read_headers(ctl, told->header);
+        if (!verdict->headers) {
             idem_ctl_fail(IDEM_CTL_USAGE, "--header takes 'Name: value', of a field that is kept");
             return 0;
         }
-        apr_table_set(headers, apr_pstrmemdup(ctl->p, told->header, (apr_size_t)(colon - told->header)),
-                      colon + 1 + strspn(colon + 1, " "));
-        verdict->headers = headers;
     }
     return 1;
 }
@@ -66,7 +83,7 @@ static int read_response(idem_ctl_t *ctl, told_t *told)
         return 1;
     }
     verdict->code = atoi(told->code);
-    if (verdict->code < 200 || verdict->code > 599) {
+    if (strlen(told->code) != 3 || verdict->code < 200 || verdict->code > 599) {
         idem_ctl_fail(IDEM_CTL_USAGE, "--code takes a status from 200 to 599");
         return 0;
     }
@@ -187,7 +204,7 @@ static idem_ctl_exit_e cancel(idem_ctl_t *ctl, int argc, const char *const *argv
 const idem_ctl_command_t idem_ctl_resolve = {
     "resolve",
     "OPERATION --succeeded|--failed|--not-executed [--owner-is-dead]|--as-answered --reason TEXT\n"
-    "      [--code N [--header 'Name: value'] [--body-file FILE]] [--quiet INTERVAL]\n"
+    "      [--code N [--header 'Name: value' ...] [--body-file FILE]] [--quiet INTERVAL]\n"
     "  resolve --all [--route R] [--before TIME] [--code C] VERDICT --reason TEXT [--yes]",
     "says what happened to an operation of unknown outcome; the next retry gets that answer", resolve};
 const idem_ctl_command_t idem_ctl_cancel = {"cancel", "OPERATION", "gives up an operation that has not begun (RESERVED)",

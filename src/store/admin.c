@@ -8,7 +8,7 @@
 
 const char idem_admin_list[] =
     "SELECT r.operation_id, r.status, r.owner_generation, r.tenant_id, r.principal_id, r.route, r.api_revision,"
-    " r.ns || r.idem_key, coalesce(r.response_code::text, ''), " STAMP("r.created_at") ", coalesce(" STAMP("r.settled_at")
+    " r.ns || r.idem_key, r.response_code, " STAMP("r.created_at") ", coalesce(" STAMP("r.settled_at")
     ", ''), " IDEM_SQL_LAPSED
     " FROM idempotency_records r WHERE ($1::text IS NULL OR r.status = $1) AND ($2::text IS NULL OR r.tenant_id = $2)"
     " AND ($3::text IS NULL OR r.principal_id = $3) AND ($4::text IS NULL OR r.idem_key = $4)"
@@ -18,9 +18,8 @@ const char idem_admin_list[] =
 const char idem_admin_show[] =
     "SELECT r.operation_id, r.status, coalesce(r.outcome, ''), r.owner_generation, r.effect_mode, r.scope_version, r.tenant_id,"
     " r.principal_id, r.route, r.api_revision, r.ns, r.idem_key, " STAMP("r.created_at") ", " STAMP("r.owned_at")
-    ", coalesce(" STAMP("r.settled_at") ", ''), coalesce(" STAMP("r.expires_at") ", ''), coalesce(r.response_code::text, ''),"
-    " coalesce(octet_length(r.response_body)::text, ''), coalesce(r.owner::text, ''), coalesce(o.host, ''),"
-    " coalesce(o.pid::text, ''), coalesce(" STAMP("o.seen_at") ", ''), " IDEM_SQL_LAPSED ", r.attempts, r.attempts_open,"
+    ", coalesce(" STAMP("r.settled_at") ", ''), coalesce(" STAMP("r.expires_at") ", ''), r.response_code,"
+    " octet_length(r.response_body), coalesce(r.owner::text, ''), coalesce(o.host, ''), o.pid, coalesce(" STAMP("o.seen_at") ", ''), " IDEM_SQL_LAPSED ", r.attempts, r.attempts_open,"
     " r.writer_epoch"
     " FROM idempotency_records r LEFT JOIN idempotency_owners o ON o.owner = r.owner WHERE r.operation_id = $1::uuid";
 
@@ -85,11 +84,24 @@ const char idem_admin_epoch_raise[] =
     "UPDATE idempotency_control SET writer_epoch = $1::integer WHERE the_only_row AND writer_epoch < $1::integer"
     " RETURNING writer_epoch";
 
+#define WRITES_RECORDS                                                                                                \
+    "l.locktype = 'relation' AND l.relation = 'idempotency_records'::regclass AND l.mode = 'RowExclusiveLock'"         \
+    " AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())"                         \
+    " AND l.pid <> pg_backend_pid()"
+
+const char idem_admin_writing[] =
+    "SELECT coalesce(array_agg(DISTINCT l.virtualtransaction), '{}') FROM pg_locks l WHERE " WRITES_RECORDS;
+const char idem_admin_still_writing[] =
+    "SELECT count(*) FROM pg_locks l WHERE " WRITES_RECORDS " AND l.virtualtransaction = ANY ($1::text[])";
+
 #define OF_OLD_WRITERS                                                                                                \
-    "r.status = ANY ($1::text[]) AND r.settled_at IS NULL AND r.writer_epoch <"                                        \
+    "r.status = ANY ($1::text[]) AND r.settled_at IS NULL AND r.owner IS NOT NULL AND r.writer_epoch <"                \
     " (SELECT c.writer_epoch FROM idempotency_control c WHERE c.the_only_row)"
 
-const char idem_admin_epoch_left[] = "SELECT count(*) FROM idempotency_records r WHERE " OF_OLD_WRITERS;
+const char idem_admin_epoch_old[] =
+    "SELECT coalesce(array_agg(r.operation_id), '{}') FROM idempotency_records r WHERE " OF_OLD_WRITERS;
+const char idem_admin_epoch_left[] =
+    "SELECT count(*) FROM idempotency_records r WHERE " OF_OLD_WRITERS " AND r.operation_id = ANY ($2::uuid[])";
 
 const char idem_admin_quarantine[] =
     "WITH old AS MATERIALIZED (SELECT r.tenant_id, r.operation_id, r.owner_generation, r.status FROM idempotency_records r"

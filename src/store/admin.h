@@ -30,10 +30,16 @@ extern const char idem_admin_cancel[];
 /* $1 state, $2 route, $3 before (timestamptz or null), $4 code or null, $5 at most. Operations, oldest first. */
 extern const char idem_admin_select[];
 
-/* No parameter: epoch, what lives under an older one. $1 for the second: raise to. */
+/* The epoch; and raise it to $1. */
 extern const char idem_admin_epoch[];
 extern const char idem_admin_epoch_raise[];
-/* $1 live states (array). How many records of writers below the epoch are live. */
+/* The transactions that write records at this moment (array); and how many of those ($1) still do. A statement takes its
+ * lock before it looks at the control row, so whoever began after a raise was committed has seen it. */
+extern const char idem_admin_writing[];
+extern const char idem_admin_still_writing[];
+/* $1 live states (array). The operations that older writers may be at work on (array); none is added after a raise. */
+extern const char idem_admin_epoch_old[];
+/* $1 live states, $2 operations. How many of them are left. */
 extern const char idem_admin_epoch_left[];
 /* $1 live states, $2 new state, $3 outcome, $4 actor. Those become UNKNOWN; one row each. */
 extern const char idem_admin_quarantine[];
