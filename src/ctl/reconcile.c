@@ -11,6 +11,7 @@
 #include <apr_thread_proc.h>
 #include <yajl/yajl_tree.h>
 
+#include "core/snapshot.h"
 #include "ctl/operations.h"
 #include "store/admin.h"
 
@@ -154,36 +155,50 @@ static const char *member(yajl_val tree, const char *name)
     return value ? YAJL_GET_STRING(value) : NULL;
 }
 
+/* A member of any type but null, or NULL. */
+static yajl_val any_member(yajl_val tree, const char *name)
+{
+    const char *path[2] = {name, NULL};
+    yajl_val value = yajl_tree_get(tree, path, yajl_t_any);
+
+    return YAJL_IS_NULL(value) ? NULL : value;
+}
+
+static const apr_table_t *read_headers(apr_pool_t *p, yajl_val headers)
+{
+    apr_table_t *table = apr_table_make(p, 4);
+    size_t i;
+
+    for (i = 0; i < YAJL_GET_OBJECT(headers)->len; i++) {
+        const char *name = YAJL_GET_OBJECT(headers)->keys[i];
+        const char *value = YAJL_GET_STRING(YAJL_GET_OBJECT(headers)->values[i]);
+
+        if (!value || !idem_snapshot_is_name(name) || idem_snapshot_forbidden(name)) {
+            return NULL;
+        }
+        apr_table_add(table, name, value);
+    }
+    return table;
+}
+
 /* The response in a verdict: code, headers, body. 1, or 0 where it cannot be read. */
 static int read_response(idem_ctl_t *ctl, yajl_val tree, idem_ctl_verdict_t *verdict)
 {
-    static const char *const code_path[] = {"code", NULL};
-    static const char *const headers_path[] = {"headers", NULL};
-    yajl_val code = yajl_tree_get(tree, (const char **)(void *)code_path, yajl_t_number);
-    yajl_val headers = yajl_tree_get(tree, (const char **)(void *)headers_path, yajl_t_object);
-    const char *body = member(tree, "body");
-    size_t i;
+    yajl_val code = any_member(tree, "code");
+    yajl_val headers = any_member(tree, "headers");
+    yajl_val body = any_member(tree, "body");
 
     if (!code) {
         return !headers && !body;
     }
-    verdict->code = YAJL_IS_INTEGER(code) ? (int)YAJL_GET_INTEGER(code) : 0;
-    verdict->body = apr_pstrdup(ctl->p, body ? body : "");
-    verdict->body_len = strlen(verdict->body);
-    if (headers) {
-        apr_table_t *table = apr_table_make(ctl->p, 4);
-
-        for (i = 0; i < YAJL_GET_OBJECT(headers)->len; i++) {
-            const char *value = YAJL_GET_STRING(YAJL_GET_OBJECT(headers)->values[i]);
-
-            if (!value) {
-                return 0;
-            }
-            apr_table_add(table, YAJL_GET_OBJECT(headers)->keys[i], value);
-        }
-        verdict->headers = table;
+    if (!YAJL_IS_INTEGER(code) || (headers && !YAJL_IS_OBJECT(headers)) || (body && !YAJL_IS_STRING(body))) {
+        return 0;
     }
-    return verdict->code >= 200 && verdict->code <= 599;
+    verdict->code = (int)YAJL_GET_INTEGER(code);
+    verdict->body = apr_pstrdup(ctl->p, body ? YAJL_GET_STRING(body) : "");
+    verdict->body_len = strlen(verdict->body);
+    verdict->headers = headers ? read_headers(ctl->p, headers) : NULL;
+    return verdict->code >= 200 && verdict->code <= 599 && (verdict->headers || !headers);
 }
 
 /* Reads a verdict. 1 to apply it, 0 still unknown, -1 not understood. */
