@@ -8,7 +8,7 @@
 
 #define TABLES                                                                                                         \
     "idempotency_records, idempotency_owners, idempotency_effects, idempotency_outbox, idempotency_aliases,"           \
-    " idempotency_control, idempotency_events"
+    " idempotency_control, idempotency_events, idempotency_routes"
 
 static const char *const statements[] = {
     "DO $$"
@@ -48,6 +48,8 @@ static const char *const statements[] = {
     "GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_records, idempotency_owners TO idempotency_writer",
     "GRANT SELECT, DELETE ON idempotency_effects TO idempotency_writer",
     "GRANT SELECT, INSERT ON idempotency_events TO idempotency_writer",
+    "GRANT SELECT, INSERT, UPDATE ON idempotency_routes TO idempotency_writer",
+    "GRANT SELECT ON idempotency_routes TO idempotency_admin",
     "GRANT SELECT ON idempotency_control, idempotency_aliases TO idempotency_writer",
 
     /* Operators and their tool. */

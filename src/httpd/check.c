@@ -7,6 +7,7 @@
 #include <http_core.h>
 #include <http_log.h>
 
+#include "httpd/announce.h"
 #include "httpd/config.h"
 #include "httpd/dbd.h"
 #include "httpd/journaling.h"
@@ -20,19 +21,6 @@ static void complain(const ap_directive_t *directive, server_rec *s, const char 
 {
     ap_log_error(APLOG_MARK, APLOG_STARTUP | APLOG_CRIT, 0, s, IDEM_LOG("1101") "%s:%d: %s %s: %s", directive->filename,
                  directive->line_num, directive->directive, directive->args, words);
-}
-
-/* May what `section` says apply to a request that `own` applies to? */
-static int may_merge(const idem_section_t *section, const idem_section_t *own)
-{
-    apr_size_t len;
-
-    if (!section->path || !own->path || section == own) {
-        return 1;
-    }
-    len = strlen(section->path);
-    return !strncmp(section->path, own->path, len) &&
-           (len == 0 || section->path[len - 1] == '/' || !own->path[len] || own->path[len] == '/');
 }
 
 static int only_constants(const apr_array_header_t *sources)
@@ -58,7 +46,7 @@ static int check_identity(server_rec *s, const apr_array_header_t *sections, con
     for (i = 0; i < sections->nelts; i++) {
         const idem_section_t *section = &APR_ARRAY_IDX(sections, i, idem_section_t);
 
-        if (!may_merge(section, own)) {
+        if (!idem_section_may_merge(section, own)) {
             continue;
         }
         tenant |= section->conf->tenant != NULL;
@@ -138,6 +126,7 @@ static int check_server(apr_pool_t *pconf, apr_pool_t *ptemp, server_rec *main_s
     }
     conf->has_routes = route != NULL;
     if (route) {
+        conf->announced = idem_announce_collect(pconf, sections);
         sound &= check_registry(pconf, main_server, s, route);
     }
     return sound;

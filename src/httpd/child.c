@@ -12,8 +12,10 @@
 #include <ap_mpm.h>
 #include <httpd.h>
 #include <http_log.h>
+#include <http_main.h>
 
 #include "core/uuid.h"
+#include "httpd/announce.h"
 #include "httpd/chores.h"
 #include "httpd/conns.h"
 #include "httpd/counters.h"
@@ -43,6 +45,7 @@ struct idem_child_store_t {
     apr_time_t next_heartbeat;
     apr_time_t next_proof;        /* not before then out of turn */
     int size_checked;
+    int announced;
     apr_thread_t *thread;
     int wake[2];             /* a pipe: waking is safe even from a signal handler, where prefork destroys its pools */
     int done[2];             /* readable once the thread has ended */
@@ -159,6 +162,24 @@ static apr_time_t next_beat(const idem_child_store_t *child)
 }
 
 /* Behind a pooler the server's limit is not what the children meet. */
+/* Once: tells the registry what the routes of this server are made of. */
+static void announce_routes(idem_child_store_t *child, apr_pool_t *p)
+{
+    server_rec *s;
+
+    if (child->announced || !idem_conns_have(child->conns)) {
+        return;
+    }
+    child->announced = 1;
+    for (s = ap_server_conf; s; s = s->next) {
+        const idem_server_t *conf = idem_config_server(s);
+
+        if (conf->registry == child->registry) {
+            idem_announce(&child->own, conf->announced, s, p);
+        }
+    }
+}
+
 static void check_size(idem_child_store_t *child)
 {
     if (!child->size_checked && child->store.digest_key_known) {
@@ -241,6 +262,7 @@ static void *APR_THREAD_FUNC tend(apr_thread_t *thread, void *data)
 
         beat(child, p);
         check_size(child);
+        announce_routes(child, p);
         if (idem_conns_have(child->conns)) {
             apr_time_t more = catch_up(child, p);
 

@@ -119,6 +119,7 @@ typedef struct idem_server_t {
     int store_failure;                 /* IDEM_FAILURE_* */
     int writer_epoch;
     const char *docs;
+    const apr_array_header_t *announced; /* of idem_announced_t, found by check_config */
     int has_routes;                    /* found by check_config */
     int loose_certificates;            /* likewise: SSLVerifyClient optional_no_ca stands somewhere */
     apr_interval_time_t shortest_lease;/* of all sections of this server, found while reading; 0: none said */

@@ -1,5 +1,7 @@
 #include "httpd/sections.h"
 
+#include <string.h>
+
 #define CORE_PRIVATE
 #include <http_config.h>
 #include <http_core.h>
@@ -53,4 +55,16 @@ apr_array_header_t *idem_sections_of(apr_pool_t *p, server_rec *s)
     add_list(sections, core->sec_url, 1);
     add_list(sections, core->sec_dir, 0);
     return sections;
+}
+
+int idem_section_may_merge(const idem_section_t *section, const idem_section_t *own)
+{
+    apr_size_t len;
+
+    if (!section->path || !own->path || section == own) {
+        return 1;
+    }
+    len = strlen(section->path);
+    return !strncmp(section->path, own->path, len) &&
+           (len == 0 || section->path[len - 1] == '/' || !own->path[len] || own->path[len] == '/');
 }

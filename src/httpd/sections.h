@@ -16,4 +16,7 @@ typedef struct idem_section_t {
 /* All of them, of idem_section_t, in p; those of the main server that a virtual host inherits are among them. */
 apr_array_header_t *idem_sections_of(apr_pool_t *p, server_rec *s);
 
+/* May what a section says apply to a request that `own` applies to? Where a path cannot tell, it may. */
+int idem_section_may_merge(const idem_section_t *section, const idem_section_t *own);
+
 #endif

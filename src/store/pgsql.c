@@ -261,6 +261,7 @@ const idem_store_provider_t idem_store_pgsql = {
     find,
     find_operation,
     unknown,
+    idem_pgsql_announce,
     heartbeat,
     farewell,
 };

@@ -171,3 +171,30 @@ idem_store_result_e idem_pgsql_cancel(idem_store_t *store, const char *tenant, c
     idem_pg_add_text(&params, actor ? actor : ACTOR);
     return idem_pg_call_transition(store, &idem_pg_cancel, &params, 0, deadline, p);
 }
+
+idem_store_result_e idem_pgsql_announce(idem_store_t *store, const char *route, const char *revision, const char *sources,
+                                        int most, const char **before, int *live, apr_time_t deadline, apr_pool_t *p)
+{
+    idem_pg_call_t call;
+    idem_pg_params_t params;
+    PGresult *rows;
+    idem_store_result_e result;
+
+    idem_pg_call_begin(&call, store, deadline, p);
+    idem_pg_params_begin(&params, p);
+    idem_pg_add_text(&params, route);
+    idem_pg_add_text(&params, revision);
+    idem_pg_add_text(&params, sources);
+    idem_pg_add_int(&params, most);
+    result = idem_pg_call_run(&call, &idem_pg_announce, &params, &rows);
+    *before = NULL;
+    if (result == IDEM_STORE_OK) {
+        if (PQntuples(rows)) {
+            *before = idem_pg_get_text(rows, 0, 0, p);
+            *live = idem_pg_get_int(rows, 0, 1);
+        }
+        PQclear(rows);
+    }
+    idem_pg_call_end(&call);
+    return result;
+}

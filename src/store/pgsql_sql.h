@@ -76,6 +76,7 @@ extern const idem_pg_statement_t idem_pg_cancel;
 extern const idem_pg_statement_t idem_pg_find;
 extern const idem_pg_statement_t idem_pg_find_operation;
 extern const idem_pg_statement_t idem_pg_unknown;
+extern const idem_pg_statement_t idem_pg_announce;
 extern const idem_pg_statement_t idem_pg_heartbeat;
 extern const idem_pg_statement_t idem_pg_farewell;
 

@@ -159,6 +159,14 @@ typedef struct idem_store_provider_t {
     /* The oldest UNKNOWN records, at most `most`, of const idem_record_t *. OK, UNAVAILABLE, AMBIGUOUS (no answer) */
     idem_store_result_e (*unknown)(idem_store_t *, int most, apr_array_header_t **records, apr_time_t deadline, apr_pool_t *);
 
+    /*
+     * Keeps what a route's scope is made of. *before is what it was made of until now, where that differs (else NULL),
+     * and *live then the number of its records that a retry would look for, at most `most`.
+     * OK, UNAVAILABLE, AMBIGUOUS (no answer).
+     */
+    idem_store_result_e (*announce)(idem_store_t *, const char *route, const char *revision, const char *sources, int most,
+                                    const char **before, int *live, apr_time_t deadline, apr_pool_t *);
+
     /* The owner's row: made or refreshed (seen_at by the store's clock), and removed at a clean exit. */
     idem_store_result_e (*heartbeat)(idem_store_t *, apr_time_t deadline, apr_pool_t *);
     idem_store_result_e (*farewell)(idem_store_t *, apr_time_t deadline, apr_pool_t *);

@@ -1,0 +1,81 @@
+#include "httpd/announce.h"
+
+#include <string.h>
+
+#include <apr_strings.h>
+#include <http_log.h>
+
+#include "httpd/logging.h"
+
+APLOG_USE_MODULE(idempotency);
+
+#define MOST_COUNTED 10000
+
+static const char *words_of(apr_pool_t *p, const char *name, const apr_array_header_t *sources)
+{
+    const char *words = name;
+    int i;
+
+    for (i = 0; sources && i < sources->nelts; i++) {
+        words = apr_pstrcat(p, words, " ", APR_ARRAY_IDX(sources, i, idem_source_t).text, NULL);
+    }
+    return words;
+}
+
+/* What a section says, or else the last of those around it that says it. */
+static const apr_array_header_t *sources_of(const apr_array_header_t *sections, const idem_section_t *own, int principal)
+{
+    const apr_array_header_t *found = principal ? own->conf->principal : own->conf->tenant;
+    int i;
+
+    for (i = 0; !found && i < sections->nelts; i++) {
+        const idem_section_t *section = &APR_ARRAY_IDX(sections, i, idem_section_t);
+
+        if (idem_section_may_merge(section, own)) {
+            found = principal ? section->conf->principal : section->conf->tenant;
+        }
+    }
+    return found;
+}
+
+apr_array_header_t *idem_announce_collect(apr_pool_t *pconf, const apr_array_header_t *sections)
+{
+    apr_array_header_t *routes = apr_array_make(pconf, 8, sizeof(idem_announced_t));
+    int i;
+
+    for (i = 0; i < sections->nelts; i++) {
+        const idem_section_t *section = &APR_ARRAY_IDX(sections, i, idem_section_t);
+        const idem_route_t *route = section->conf->route;
+        idem_announced_t *announced;
+
+        if (!route || route->kind != IDEM_ROUTE_NAMED || strstr(route->name, "%{")) {
+            continue;
+        }
+        announced = apr_array_push(routes);
+        announced->route = route->name;
+        announced->revision = route->revision;
+        announced->sources = apr_pstrcat(pconf, words_of(pconf, "tenant", sources_of(sections, section, 0)), "; ",
+                                         words_of(pconf, "principal", sources_of(sections, section, 1)), NULL);
+    }
+    return routes;
+}
+
+void idem_announce(idem_store_t *store, const apr_array_header_t *routes, server_rec *s, apr_pool_t *p)
+{
+    int i;
+
+    for (i = 0; routes && i < routes->nelts; i++) {
+        const idem_announced_t *announced = &APR_ARRAY_IDX(routes, i, idem_announced_t);
+        const char *before = NULL;
+        int live = 0;
+
+        if (store->provider->announce(store, announced->route, announced->revision, announced->sources, MOST_COUNTED, &before,
+                                      &live, apr_time_now() + store->timeout, p) == IDEM_STORE_OK &&
+            before) {
+            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s,
+                         IDEM_LOG("1401") "IdempotencyRoute %s: its sources were '%s' and are '%s' now: the retries of %s%d "
+                         "operations that are still remembered will not find them and may run again",
+                         announced->route, before, announced->sources, live == MOST_COUNTED ? "at least " : "", live);
+        }
+    }
+}
