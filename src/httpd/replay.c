@@ -110,6 +110,16 @@ static int send_problem(request_rec *r, const idem_ctx_t *ctx)
     return send_octets(r, ctx, body, len);
 }
 
+/* What other modules have set already (mod_session its Cache-Control) they had set for the first answer as well. */
+static int make_room(void *baton, const char *name, const char *value)
+{
+    request_rec *r = baton;
+
+    (void)value;
+    apr_table_unset(r->headers_out, name);
+    return 1;
+}
+
 static int copy_field(void *baton, const char *name, const char *value)
 {
     request_rec *r = baton;
@@ -148,6 +158,7 @@ static int send_snapshot(request_rec *r, idem_ctx_t *ctx)
         return send_problem(r, ctx);
     }
     set_status(r, record->response_code, reason);
+    apr_table_do(make_room, r, fields, NULL);
     apr_table_do(copy_field, r, fields, NULL);
     if (!apr_table_get(r->headers_out, "Cache-Control")) {
         apr_table_setn(r->headers_out, "Cache-Control", "no-store");
