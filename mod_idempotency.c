@@ -12,6 +12,7 @@
 #include <http_protocol.h>
 
 #include "core/digest.h"
+#include "httpd/balancer.h"
 #include "httpd/body.h"
 #include "httpd/capture.h"
 #include "httpd/check.h"
@@ -163,6 +164,7 @@ static void register_hooks(apr_pool_t *p)
     idem_capture_register();
     idem_edge_register();
     ap_hook_check_config(idem_check_config, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_check_config(idem_balancer_check_config, NULL, NULL, APR_HOOK_LAST);
     ap_hook_post_config(start, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_post_config(idem_sizing_start, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_init(idem_wait_child_init, NULL, NULL, APR_HOOK_MIDDLE);

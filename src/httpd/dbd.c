@@ -7,32 +7,11 @@
 #include <httpd.h>
 #include <http_config.h>
 
+#include "httpd/conftree.h"
+
 /* mod_dbd's */
 #define DBDMAX_DEFAULT 10
 #define DBDMIN_DEFAULT 1
-
-/* The virtual host in which a directive stands, NULL for the main server. */
-static const ap_directive_t *host_of(const ap_directive_t *directive)
-{
-    const ap_directive_t *parent;
-
-    for (parent = directive->parent; parent; parent = parent->parent) {
-        if (!apr_cstr_casecmp(parent->directive, "<VirtualHost")) {
-            return parent;
-        }
-    }
-    return NULL;
-}
-
-static int stands_in(const ap_directive_t *directive, const server_rec *s, int is_main)
-{
-    const ap_directive_t *host = host_of(directive);
-
-    if (is_main || !host) {
-        return is_main && !host;
-    }
-    return s->defn_name && host->line_num == (int)s->defn_line_number && !strcmp(host->filename, s->defn_name);
-}
 
 /* The last value of a directive directly in a server, searched through the tree in its order. */
 static const char *find(const ap_directive_t *node, const char *name, const server_rec *s, int is_main)
@@ -40,7 +19,7 @@ static const char *find(const ap_directive_t *node, const char *name, const serv
     const char *value = NULL;
 
     for (; node; node = node->next) {
-        if (!apr_cstr_casecmp(node->directive, name) && stands_in(node, s, is_main)) {
+        if (!apr_cstr_casecmp(node->directive, name) && idem_conftree_stands_in(node, s, is_main)) {
             value = node->args;
         }
         if (node->first_child) {
