@@ -65,6 +65,17 @@ static void withdraw(idem_ctx_t *ctx, const idem_reserve_t *wanted)
     idem_child_withdraw(ctx->server->store, ctx->scope.tenant, wanted->operation, wanted->owner_token, 1);
 }
 
+/* A child's first request comes before its first connection, and with that the key for digests: it is waited for. */
+static void wait_for_digest_key(const idem_store_t *store)
+{
+    idem_conn_t *conn;
+
+    if (!store->digest_key_known &&
+        store->source->borrow(store->source->baton, apr_time_now() + store->timeout, &conn) == APR_SUCCESS) {
+        store->source->give_back(store->source->baton, conn);
+    }
+}
+
 static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store)
 {
     const idem_dir_t *conf = ctx->conf;
@@ -76,7 +87,7 @@ static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store)
     memcpy(wanted->fingerprint, ctx->fingerprint, sizeof(wanted->fingerprint));
     wanted->recipe.octets = (const unsigned char *)recipe;
     wanted->recipe.len = strlen(recipe);
-    /* before this child's first connection nobody knows the key: such a record cannot tell where a request differs */
+    wait_for_digest_key(store);
     wanted->fingerprint_parts.octets = (const unsigned char *)"";
     if (store->digest_key_known) {
         unsigned char *parts = apr_palloc(ctx->pool, IDEM_PARTS_LEN);

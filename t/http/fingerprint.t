@@ -48,7 +48,6 @@ sub multipart {
     return { body => $body, type => "multipart/form-data; boundary=$boundary" };
 }
 
-$c->post('/raw', key => fresh_key(), body => 'so that every child knows the digest key') for 1 .. 10;
 
 pair('C027 raw: member order is content', '/raw', 'other', json('{"a":1,"b":2}'), json('{"b":2,"a":1}'), 'payload');
 pair('C027 json: member order is not', '/json', 'same', json('{"a":1,"b":2}'), json(" { \"b\" : 2 ,\n\"a\" : 1 }"));
