@@ -40,7 +40,7 @@
 
 static const command_rec directives[] = {
     AP_INIT_TAKE_ARGV("IdempotencyRoute", idem_set_route, NULL, IN_SECTIONS,
-                      "the operation's name, auto or None; then revision=R, methods=POST,PATCH"),
+                      "the operation's name, auto or None; then revision=R, accepts=R, methods=POST,PATCH"),
     AP_INIT_TAKE_ARGV("IdempotencyTenant", idem_set_sources, FIELD(tenant), IN_SECTIONS,
                       "whose key it is: user, env:NAME, note:NAME, ssl:VAR, server, const:TEXT, one or more"),
     AP_INIT_TAKE_ARGV("IdempotencyPrincipal", idem_set_sources, FIELD(principal), IN_SECTIONS,

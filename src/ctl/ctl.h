@@ -33,6 +33,8 @@ typedef struct idem_ctl_command_t {
     idem_ctl_exit_e (*run)(idem_ctl_t *ctl, int argc, const char *const *argv);
 } idem_ctl_command_t;
 
+extern const idem_ctl_command_t idem_ctl_alias;
+extern const idem_ctl_command_t idem_ctl_erase;
 extern const idem_ctl_command_t idem_ctl_cancel;
 extern const idem_ctl_command_t idem_ctl_epoch;
 extern const idem_ctl_command_t idem_ctl_explain;
@@ -58,6 +60,13 @@ typedef struct idem_ctl_option_t {
  * repeating its option; any other option only once.
  */
 int idem_ctl_options(int argc, const char *const *argv, const idem_ctl_option_t *options, const char **args, int max);
+
+/*
+ * A tenant or principal from an option that may be repeated, once for each of its parts; one alone may be the stored
+ * form. NULL where it is not given, or after a line on stderr (*status is then USAGE).
+ */
+const char *idem_ctl_joined(idem_ctl_t *ctl, int argc, const char *const *argv, const char *name,
+                            idem_ctl_exit_e *status);
 
 /* A line on stderr, "idempotencyctl: ...". Returns status. */
 idem_ctl_exit_e idem_ctl_fail(idem_ctl_exit_e status, const char *format, ...) __attribute__((format(printf, 2, 3)));

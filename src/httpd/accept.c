@@ -7,16 +7,15 @@
 #include "core/digest.h"
 #include "core/snapshot.h"
 #include "core/uuid.h"
-#include "httpd/body.h"
 #include "httpd/child.h"
 #include "httpd/counters.h"
 #include "httpd/dispatch.h"
 #include "httpd/logging.h"
-#include "httpd/recipe.h"
+#include "httpd/lookup.h"
 
 APLOG_USE_MODULE(idempotency);
 
-#define MOST_LOOKS 3 /* a lost race is seen by the next look; a record that changes at every look is in progress */
+#define MOST_LOOKS 4 /* a lost race is seen by the next look; a record that changes at every look is in progress */
 #define RETRY_STORE 2 /* seconds, Retry-After while the store is away */
 
 static void keep_operation(idem_ctx_t *ctx, const unsigned char *operation, int generation)
@@ -62,7 +61,7 @@ static void without_store(request_rec *r, idem_ctx_t *ctx)
 /* A sending of this reserve got no answer: it may show at any time, and must not stay. */
 static void withdraw(idem_ctx_t *ctx, const idem_reserve_t *wanted)
 {
-    idem_child_withdraw(ctx->server->store, ctx->scope.tenant, wanted->operation, wanted->owner_token, 1);
+    idem_child_withdraw(ctx->server->store, wanted->scope.tenant, wanted->operation, wanted->owner_token, 1);
 }
 
 /* A child's first request comes before its first connection, and with that the key for digests: it is waited for. */
@@ -82,7 +81,7 @@ static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store)
     idem_reserve_t *wanted = apr_pcalloc(ctx->pool, sizeof(*wanted));
     const char *recipe = idem_recipe_format(ctx->pool, ctx->recipe);
 
-    wanted->scope = ctx->scope;
+    idem_lookup_scopes(ctx, wanted);
     wanted->contract = IDEM_CONTRACT_NAME;
     memcpy(wanted->fingerprint, ctx->fingerprint, sizeof(wanted->fingerprint));
     wanted->recipe.octets = (const unsigned char *)recipe;
@@ -115,39 +114,9 @@ static int new_ids(idem_reserve_t *wanted)
            idem_uuid_v7(wanted->owner_token, apr_time_now()) == APR_SUCCESS;
 }
 
-/*
- * Is it the same request, by the recipe that the record was made with? -1 where that recipe is not known (any more):
- * then nobody can say.
- */
-static int same_request(idem_ctx_t *ctx, const idem_reserve_t *wanted, const idem_record_t *found)
-{
-    const idem_recipe_t *recipe;
-    idem_request_t request;
-    unsigned char fingerprint[IDEM_FINGERPRINT_LEN];
-    int known = 0;
-
-    if (found->recipe.len == wanted->recipe.len && !memcmp(found->recipe.octets, wanted->recipe.octets, found->recipe.len)) {
-        return !memcmp(found->fingerprint, ctx->fingerprint, IDEM_FINGERPRINT_LEN);
-    }
-    recipe = idem_recipe_parse(ctx->pool, (const char *)found->recipe.octets, found->recipe.len);
-    if (recipe) {
-        idem_recipe_contract(ctx->conf, recipe, &known);
-    }
-    if (!recipe || !known) {
-        return -1;
-    }
-    request = *ctx->request;
-    if ((recipe->mode != ctx->recipe->mode || strcmp(recipe->schema, ctx->recipe->schema)) && !idem_body_digest(ctx, recipe, request.payload)) {
-        return 0;
-    }
-    idem_fingerprint(ctx->pool, recipe, &request, fingerprint);
-    return !memcmp(found->fingerprint, fingerprint, IDEM_FINGERPRINT_LEN);
-}
-
-static idem_verdict_e judge(idem_ctx_t *ctx, const idem_reserve_t *wanted, const idem_record_t *found)
+static idem_verdict_e judge(const idem_ctx_t *ctx, const idem_reserve_t *wanted, const idem_record_t *found, int same)
 {
     idem_facts_t facts = {0};
-    int same = same_request(ctx, wanted, found);
 
     if (same < 0) {
         return IDEM_VERDICT_OUTCOME_UNKNOWN;
@@ -255,7 +224,7 @@ static void begin(idem_ctx_t *ctx, const idem_reserve_t *wanted, const unsigned 
 }
 
 /* Verdicts that write once more. 1 where the record has changed meanwhile and deserves another look. */
-static int act(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_verdict_e verdict, const idem_reserve_t *wanted,
+static int act(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_verdict_e verdict, idem_reserve_t *wanted,
                const idem_record_t *found)
 {
     apr_time_t deadline = apr_time_now() + store->timeout;
@@ -293,6 +262,9 @@ static int act(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_verdic
         answer(ctx, IDEM_VERDICT_IN_PROGRESS, wanted, found);
         return 0;
     case IDEM_STORE_FENCED:
+        if (idem_lookup_refresh(r, ctx, wanted)) {
+            return 1;
+        }
         answer(ctx, IDEM_VERDICT_WRITER_FENCED, wanted, found);
         return 0;
     case IDEM_STORE_AMBIGUOUS:
@@ -313,8 +285,11 @@ static int act(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_verdic
 static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reserve_t *wanted)
 {
     apr_time_t begun = apr_time_now();
+    const idem_record_t *found;
     idem_verdict_e verdict;
+    int same;
 
+    ctx->scope = wanted->scope;
     store->provider->reserve(store, &wanted, 1, begun + store->timeout, ctx->pool);
     idem_counters_time(ctx->server->counters, IDEM_TIMED_RESERVE, apr_time_now() - begun);
     if (wanted->maybe_written && wanted->result != IDEM_STORE_OK) {
@@ -328,9 +303,15 @@ static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reser
     case IDEM_STORE_FOUND:
         break;
     case IDEM_STORE_FENCED:
+        if (idem_lookup_refresh(r, ctx, wanted)) {
+            return 1;
+        }
         answer(ctx, IDEM_VERDICT_WRITER_FENCED, wanted, NULL);
         return 0;
     case IDEM_STORE_NOT_FOUND:
+        if (idem_lookup_refresh(r, ctx, wanted)) {
+            return 1;
+        }
         refuse_new(ctx);
         return 0;
     case IDEM_STORE_AMBIGUOUS:
@@ -341,16 +322,22 @@ static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reser
         without_store(r, ctx);
         return 0;
     }
-    keep_operation(ctx, wanted->found->operation, wanted->found->generation);
-    verdict = judge(ctx, wanted, wanted->found);
+    found = idem_lookup_decisive(ctx, wanted, &same);
+    /* an alias that this child has not seen yet may lead to the record of this very request */
+    if (!same && idem_lookup_refresh(r, ctx, wanted)) {
+        return 1;
+    }
+    ctx->scope = found->scope;
+    keep_operation(ctx, found->operation, found->generation);
+    verdict = judge(ctx, wanted, found, same);
     if (ctx->look_only && (verdict == IDEM_VERDICT_TAKE_OVER || verdict == IDEM_VERDICT_REUSE)) {
         refuse_new(ctx);
         return 0;
     }
     if (verdict == IDEM_VERDICT_TAKE_OVER || verdict == IDEM_VERDICT_REUSE || verdict == IDEM_VERDICT_MARK_UNKNOWN) {
-        return act(r, ctx, store, verdict, wanted, wanted->found);
+        return act(r, ctx, store, verdict, wanted, found);
     }
-    answer(ctx, verdict, wanted, wanted->found);
+    answer(ctx, verdict, wanted, found);
     return 0;
 }
 

@@ -40,6 +40,7 @@ struct idem_child_store_t {
     idem_conns_t *conns;
     idem_chores_t *chores;
     apr_array_header_t *journals; /* of idem_journaling_t *, one for each folder */
+    idem_aliases_t *aliases;
     apr_interval_time_t lease;    /* the shortest of all routes that use this store */
     apr_interval_time_t interval; /* between heartbeats */
     apr_time_t next_heartbeat;
@@ -68,6 +69,11 @@ void idem_child_running(idem_child_store_t *child, int change)
     else {
         apr_atomic_dec32(&child->running);
     }
+}
+
+idem_aliases_t *idem_child_aliases(idem_child_store_t *child)
+{
+    return child->aliases;
 }
 
 int idem_child_first_bypass(idem_child_store_t *child)
@@ -145,6 +151,7 @@ static void beat(idem_child_store_t *child, apr_pool_t *p)
     if (result == IDEM_STORE_OK) {
         idem_conns_proved(child->conns, begun + child->lease / 2);
         child->next_heartbeat = begun + child->interval;
+        idem_aliases_read(child->aliases, &child->own, p);
     }
     else {
         idem_conns_unproved(child->conns, begun);
@@ -382,9 +389,10 @@ static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, s
     child->interval = child->lease / 4;
     child->interval = child->interval > LONGEST_HEARTBEAT ? LONGEST_HEARTBEAT : child->interval;
     child->chores = chores;
+    child->aliases = idem_aliases_create(pchild);
     child->conns = idem_conns_create(pchild, conf->registry, conf->dbd.params, conf->dbd.most, most_busy(),
                                      idem_config_timeout(conf), wake, child);
-    if (!child->conns || !chores || !open_pipe(child->wake) || !open_pipe(child->done) ||
+    if (!child->conns || !chores || !child->aliases || !open_pipe(child->wake) || !open_pipe(child->done) ||
         idem_uuid_v7(child->store.owner, apr_time_now()) != APR_SUCCESS) {
         return NULL;
     }

@@ -12,6 +12,7 @@
 #include <httpd.h>
 
 #include "httpd/config.h"
+#include "httpd/aliases.h"
 #include "store/store.h"
 
 /* Hook child_init: one of these for every server whose DBD settings hold a registry. */
@@ -19,6 +20,9 @@ void idem_child_init(apr_pool_t *pchild, server_rec *main_server);
 
 /* The store as request threads use it. Never NULL. */
 idem_store_t *idem_child_store(idem_child_store_t *child);
+
+/* The aliases, as this child knows them. */
+idem_aliases_t *idem_child_aliases(idem_child_store_t *child);
 
 /* 1 for the first call in this child: there it is worth a warning that a request went unprotected. */
 int idem_child_first_bypass(idem_child_store_t *child);

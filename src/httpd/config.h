@@ -28,6 +28,7 @@ typedef struct idem_route_t {
     const char *name;                  /* may hold %{MATCH_x}; "auto" and "None" for the other kinds */
     const char *revision;
     const apr_array_header_t *methods; /* of const char * */
+    const apr_array_header_t *accepts; /* revisions to look at as well, of const char *; NULL: none */
     const ap_directive_t *directive;
 } idem_route_t;
 

@@ -10,6 +10,7 @@
 #include <httpd.h>
 #include <util_filter.h>
 
+#include "core/alias.h"
 #include "core/problem.h"
 #include "core/scope.h"
 #include "httpd/config.h"
@@ -53,7 +54,9 @@ typedef struct idem_ctx_t {
 
     const char *route_name;       /* captures filled in, or method and path */
     const char *key;
-    idem_scope_t scope;
+    idem_identity_t caller;       /* as authenticated; the scope may name whom the caller has become */
+    int aliases_read;             /* this request has read them anew */
+    idem_scope_t scope;           /* of the record: the newest, or the one it was found under */
     const idem_recipe_t *recipe;
     const char *look_only;        /* not NULL: only an earlier contract takes this payload, so it may meet its record but
                                      not run; this is what its sender is told */

@@ -58,10 +58,11 @@ const char *idem_set_route(cmd_parms *cmd, void *conf, int argc, char *const arg
 {
     idem_route_t *route = apr_pcalloc(cmd->pool, sizeof(*route));
     char *default_methods[] = {(char *)"POST", (char *)"PATCH"};
+    const char *accepts = NULL;
     int i;
 
     if (argc < 1 || !*argv[0]) {
-        return fault(cmd, "takes NAME, auto or None, then revision=R and methods=POST,PATCH");
+        return fault(cmd, "takes NAME, auto or None, then revision=R, accepts=R and methods=POST,PATCH");
     }
     route->name = apr_pstrdup(cmd->pool, argv[0]);
     route->kind = !apr_cstr_casecmp(argv[0], "None")   ? IDEM_ROUTE_NONE
@@ -77,6 +78,9 @@ const char *idem_set_route(cmd_parms *cmd, void *conf, int argc, char *const arg
         if (!apr_cstr_casecmpn(argv[i], "revision=", 9)) {
             route->revision = apr_pstrdup(cmd->pool, argv[i] + 9);
         }
+        else if (!apr_cstr_casecmpn(argv[i], "accepts=", 8)) {
+            accepts = argv[i] + 8;
+        }
         else if (!apr_cstr_casecmpn(argv[i], "methods=", 8)) {
             route->methods = idem_values_methods(cmd->pool, argv[i] + 8);
             if (!route->methods) {
@@ -84,11 +88,15 @@ const char *idem_set_route(cmd_parms *cmd, void *conf, int argc, char *const arg
             }
         }
         else {
-            return fault(cmd, apr_psprintf(cmd->pool, "unknown option '%s': there are revision= and methods=", argv[i]));
+            return fault(cmd, apr_psprintf(cmd->pool, "unknown option '%s': there are revision=, accepts= and methods=", argv[i]));
         }
     }
     if (route->kind != IDEM_ROUTE_NONE) {
         const char *words = idem_values_route_fault(cmd->pool, route->name, route->revision);
+
+        if (!words && accepts) {
+            words = idem_values_accepts(cmd->pool, accepts, route->revision, &route->accepts);
+        }
 
         if (words) {
             return fault(cmd, words);

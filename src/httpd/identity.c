@@ -169,5 +169,7 @@ int idem_identity_resolve(request_rec *r, idem_ctx_t *ctx)
                       "requests without identity pass without protection here (IdempotencyNoIdentity Bypass): this one "
                       "is the first that this child sees, the others are lines of level info");
     }
+    ctx->caller.tenant = ctx->scope.tenant;
+    ctx->caller.principal = ctx->scope.principal;
     return ctx->scope.principal != NULL;
 }

@@ -11,6 +11,7 @@
 #include "httpd/child.h"
 #include "httpd/identity.h"
 #include "httpd/logging.h"
+#include "httpd/lookup.h"
 #include "httpd/page.h"
 
 APLOG_USE_MODULE(idempotency);
@@ -33,11 +34,6 @@ static const char *named_operation(const request_rec *r, unsigned char operation
     const char *text = slash ? slash + 1 : r->uri;
 
     return idem_uuid_parse(text, operation) == APR_SUCCESS ? text : NULL;
-}
-
-static int is_own(const idem_ctx_t *ctx, const idem_record_t *record)
-{
-    return !strcmp(record->scope.tenant, ctx->scope.tenant) && !strcmp(record->scope.principal, ctx->scope.principal);
 }
 
 static void put_time(yajl_gen gen, apr_pool_t *p, const char *name, apr_time_t when)
@@ -124,17 +120,13 @@ int idem_operation_handler(request_rec *r)
     if (!named_operation(r, operation)) {
         return HTTP_NOT_FOUND;
     }
-    switch (store->provider->find_operation(store, ctx->scope.tenant, operation, &record,
-                                            apr_time_now() + store->timeout, r->pool)) {
+    switch (idem_lookup_operation(ctx, operation, &record)) {
     case IDEM_STORE_OK:
         break;
     case IDEM_STORE_NOT_FOUND:
         return HTTP_NOT_FOUND;
     default:
         return HTTP_SERVICE_UNAVAILABLE;
-    }
-    if (!is_own(ctx, record)) {
-        return HTTP_NOT_FOUND;
     }
     return r->method_number == M_DELETE ? cancel(r, store, record) : show(r, record, HTTP_OK);
 }

@@ -233,3 +233,27 @@ const char *idem_values_route_fault(apr_pool_t *p, const char *name, const char 
     }
     return NULL;
 }
+
+#define MOST_ACCEPTED 5
+
+const char *idem_values_accepts(apr_pool_t *p, const char *text, const char *revision, const apr_array_header_t **list)
+{
+    apr_array_header_t *revisions = apr_array_make(p, 1, sizeof(const char *));
+    char *state = NULL;
+    const char *word;
+    int i;
+
+    for (word = apr_strtok(apr_pstrdup(p, text), ",", &state); word; word = apr_strtok(NULL, ",", &state)) {
+        if (idem_scope_check_source(word) != IDEM_SCOPE_OK || !strcmp(word, revision)) {
+            return "accepts= takes other revisions than the route's own, joined by commas (revision=3 accepts=2,1)";
+        }
+        for (i = 0; i < revisions->nelts; i++) {
+            if (!strcmp(word, APR_ARRAY_IDX(revisions, i, const char *))) {
+                return "accepts= names a revision twice";
+            }
+        }
+        APR_ARRAY_PUSH(revisions, const char *) = word;
+    }
+    *list = revisions;
+    return revisions->nelts && revisions->nelts <= MOST_ACCEPTED ? NULL : "accepts= takes one to five revisions";
+}

@@ -24,4 +24,8 @@ const char *idem_values_source(apr_pool_t *p, const char *text, idem_source_t *s
 /* What is wrong with a route's name or revision, or NULL. */
 const char *idem_values_route_fault(apr_pool_t *p, const char *name, const char *revision);
 
+/* The revisions of accepts=, joined by commas: at most five, none of them twice or the route's own. NULL or what is
+ * wrong. */
+const char *idem_values_accepts(apr_pool_t *p, const char *text, const char *revision, const apr_array_header_t **list);
+
 #endif

@@ -7,7 +7,7 @@
 /* How often a lost race is looked at again; each round needs a record to vanish in between. */
 #define MAX_RACES 16
 
-static void add_reserve(idem_pg_params_t *params, const idem_store_t *store, const idem_reserve_t *wanted)
+void idem_pg_add_reserve(idem_pg_params_t *params, const idem_store_t *store, const idem_reserve_t *wanted)
 {
     idem_pg_add_scope(params, &wanted->scope);
     idem_pg_add_text(params, wanted->contract);
@@ -29,8 +29,7 @@ static void add_reserve(idem_pg_params_t *params, const idem_store_t *store, con
     idem_pg_add_int(params, wanted->alias_version);
 }
 
-/* 1 where the record is this very reserve's: a sending whose answer was lost had been done. */
-static int is_own(const idem_reserve_t *wanted, const idem_record_t *record)
+int idem_pg_is_own(const idem_reserve_t *wanted, const idem_record_t *record)
 {
     return record->generation == 1 && record->state == wanted->state
            && !memcmp(record->owner_token, wanted->owner_token, IDEM_UUID_LEN)
@@ -39,7 +38,7 @@ static int is_own(const idem_reserve_t *wanted, const idem_record_t *record)
 
 static idem_store_result_e found(idem_reserve_t *wanted, idem_record_t *record)
 {
-    if (is_own(wanted, record)) {
+    if (idem_pg_is_own(wanted, record)) {
         return IDEM_STORE_OK;
     }
     wanted->found = record;
@@ -91,8 +90,11 @@ static idem_store_result_e reserve_once(idem_pg_call_t *call, idem_reserve_t *wa
     PGresult *rows;
     idem_store_result_e result;
 
+    if (wanted->older_count) {
+        return idem_pg_chain_reserve(call, wanted);
+    }
     idem_pg_params_begin(&params, call->p);
-    add_reserve(&params, call->store, wanted);
+    idem_pg_add_reserve(&params, call->store, wanted);
     result = idem_pg_call_run(call, &idem_pg_reserve, &params, &rows);
     if (result != IDEM_STORE_OK) {
         return result;
@@ -112,6 +114,11 @@ static void reserve_one(idem_store_t *store, idem_reserve_t *wanted, apr_time_t 
 
     wanted->found = NULL;
     wanted->maybe_written = 0;
+    wanted->found_count = 0;
+    if (!wanted->may_write && wanted->older_count) {
+        wanted->result = idem_pg_chain_find(store, wanted, deadline, p);
+        return;
+    }
     if (!wanted->may_write) {
         wanted->result = store->provider->find(store, &wanted->scope, &wanted->found, deadline, p);
         if (wanted->result == IDEM_STORE_OK) {
@@ -262,6 +269,7 @@ const idem_store_provider_t idem_store_pgsql = {
     find_operation,
     unknown,
     idem_pgsql_announce,
+    idem_pgsql_aliases,
     heartbeat,
     farewell,
 };

@@ -61,8 +61,21 @@ void idem_pg_get_fixed(const PGresult *rows, int row, int column, unsigned char 
 /* The record in a row whose IDEM_SQL_RECORD_COLUMNS begin at a column, or NULL where they are SQL NULL. */
 idem_record_t *idem_pg_get_record(const PGresult *rows, int row, int column, apr_pool_t *p);
 
+/* Parameters $1 to $24 of a reserve. */
+void idem_pg_add_reserve(idem_pg_params_t *params, const idem_store_t *store, const idem_reserve_t *wanted);
+
+/* One sending of a reserve that looks at several scopes. OK, FOUND, NOT_FOUND (neither), or as idem_pg_call_run. */
+idem_store_result_e idem_pg_chain_reserve(idem_pg_call_t *call, idem_reserve_t *wanted);
+
+/* The same where nothing may be written. FOUND, NOT_FOUND, UNAVAILABLE. */
+idem_store_result_e idem_pg_chain_find(idem_store_t *store, idem_reserve_t *wanted, apr_time_t deadline, apr_pool_t *p);
+
+/* 1 where the record is this very reserve's: a sending whose answer was lost had been done. */
+int idem_pg_is_own(const idem_reserve_t *wanted, const idem_record_t *record);
+
 /* The calls of the vtable, one file a family. */
 void idem_pgsql_reserve(idem_store_t *, idem_reserve_t *const *, int n, apr_time_t deadline, apr_pool_t *);
+idem_store_result_e idem_pgsql_aliases(idem_store_t *, idem_alias_book_t *, int *version, apr_time_t deadline, apr_pool_t *);
 void idem_pgsql_settle(idem_store_t *, idem_settle_t *const *, int n, apr_time_t deadline, apr_pool_t *);
 idem_store_result_e idem_pgsql_take_over(idem_store_t *, idem_take_over_t *, apr_time_t deadline, apr_pool_t *);
 idem_store_result_e idem_pgsql_dispatch(idem_store_t *, const char *tenant, const unsigned char *operation,

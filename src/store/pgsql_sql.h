@@ -61,6 +61,7 @@ extern const idem_pg_statement_t idem_pg_server;
 extern const idem_pg_statement_t idem_pg_control;
 
 extern const idem_pg_statement_t idem_pg_reserve;
+extern const idem_pg_statement_t idem_pg_reserve_chain;
 extern const idem_pg_statement_t idem_pg_reserve_why;
 extern const idem_pg_statement_t idem_pg_settle;
 extern const idem_pg_statement_t idem_pg_settle_late;
@@ -74,6 +75,8 @@ extern const idem_pg_statement_t idem_pg_mark_unknown;
 extern const idem_pg_statement_t idem_pg_withdraw;
 extern const idem_pg_statement_t idem_pg_cancel;
 extern const idem_pg_statement_t idem_pg_find;
+extern const idem_pg_statement_t idem_pg_find_chain;
+extern const idem_pg_statement_t idem_pg_aliases;
 extern const idem_pg_statement_t idem_pg_find_operation;
 extern const idem_pg_statement_t idem_pg_unknown;
 extern const idem_pg_statement_t idem_pg_announce;

@@ -12,11 +12,13 @@
 #include <apr_tables.h>
 #include <apr_time.h>
 
+#include "core/alias.h"
 #include "core/machine.h"
 #include "core/scope.h"
 
 #define IDEM_UUID_LEN        16
 #define IDEM_FINGERPRINT_LEN 32
+#define IDEM_MAX_OLDER       95
 
 /* How a call ended. What a caller may conclude is in the second column. */
 typedef enum {
@@ -74,6 +76,10 @@ typedef struct idem_record_t {
 /* A request for a record. The caller fills the first part; everything it points at lives until the call returned. */
 typedef struct idem_reserve_t {
     idem_scope_t scope;
+    const idem_scope_t *older;      /* further scopes to look at, the newest first, NULL for none; nothing is written there.
+                                       They differ from scope in version, tenant, principal and revision only. A record
+                                       there whose key may be used again counts as none */
+    int older_count;                /* at most IDEM_MAX_OLDER */
     const char *contract;           /* "http.idempotency.v1" */
     unsigned char fingerprint[IDEM_FINGERPRINT_LEN];
     idem_octets_t recipe;
@@ -92,7 +98,9 @@ typedef struct idem_reserve_t {
     int may_write;                  /* 0: look only (ReadOnly mode): no record is IDEM_STORE_NOT_FOUND */
 
     idem_store_result_e result;     /* OK (reserved: ours, generation 1), FOUND, NOT_FOUND, FENCED, UNAVAILABLE, AMBIGUOUS */
-    idem_record_t *found;           /* with IDEM_STORE_FOUND */
+    idem_record_t *found;           /* with IDEM_STORE_FOUND: the record of the newest scope that has one */
+    idem_record_t **all_found;      /* with IDEM_STORE_FOUND and older: every record, in the order of the scopes */
+    int found_count;
     int maybe_written;              /* 1: a sending got no answer, so the row may still appear: with any result but OK
                                        it has to be withdrawn. Always 1 with AMBIGUOUS */
 } idem_reserve_t;
@@ -166,6 +174,13 @@ typedef struct idem_store_provider_t {
      */
     idem_store_result_e (*announce)(idem_store_t *, const char *route, const char *revision, const char *sources, int most,
                                     const char **before, int *live, apr_time_t deadline, apr_pool_t *);
+
+    /*
+     * Says the aliases' version and, where that is not the one that *version had, adds all of them to the book: as of
+     * one moment. OK, STALE (they break the rules of core/alias.h, which the log says), UNAVAILABLE, AMBIGUOUS (no
+     * answer)
+     */
+    idem_store_result_e (*aliases)(idem_store_t *, idem_alias_book_t *, int *version, apr_time_t deadline, apr_pool_t *);
 
     /* The owner's row: made or refreshed (seen_at by the store's clock), and removed at a clean exit. */
     idem_store_result_e (*heartbeat)(idem_store_t *, apr_time_t deadline, apr_pool_t *);

@@ -1,0 +1,80 @@
+#include "httpd/aliases.h"
+
+#include <apr_strings.h>
+#include <apr_thread_mutex.h>
+
+struct idem_aliases_t {
+    apr_thread_mutex_t *lock; /* held for a look-up in memory, never while the store is asked */
+    apr_pool_t *parent;
+    apr_pool_t *pool;         /* of the book */
+    idem_alias_book_t *book;
+    int version;              /* 0, as in a registry that never had an alias */
+};
+
+idem_aliases_t *idem_aliases_create(apr_pool_t *pchild)
+{
+    idem_aliases_t *aliases = apr_pcalloc(pchild, sizeof(*aliases));
+
+    if (apr_pool_create(&aliases->parent, pchild) != APR_SUCCESS ||
+        apr_pool_create(&aliases->pool, aliases->parent) != APR_SUCCESS ||
+        apr_thread_mutex_create(&aliases->lock, APR_THREAD_MUTEX_DEFAULT, aliases->parent) != APR_SUCCESS) {
+        return NULL;
+    }
+    aliases->book = idem_alias_book_create(aliases->pool);
+    return aliases;
+}
+
+int idem_aliases_members(idem_aliases_t *aliases, const idem_identity_t *identity,
+                         idem_identity_t members[IDEM_ALIAS_MAX_MEMBERS], int *version, apr_pool_t *p)
+{
+    int count;
+    int i;
+
+    apr_thread_mutex_lock(aliases->lock);
+    *version = aliases->version;
+    count = idem_alias_book_members(aliases->book, identity, members);
+    for (i = 0; i < count; i++) {
+        members[i].tenant = apr_pstrdup(p, members[i].tenant);
+        members[i].principal = apr_pstrdup(p, members[i].principal);
+    }
+    apr_thread_mutex_unlock(aliases->lock);
+    return count;
+}
+
+/* The newer of two books stays: several threads may have read at the same time. */
+static void install(idem_aliases_t *aliases, apr_pool_t *pool, idem_alias_book_t *book, int version)
+{
+    apr_pool_t *old = pool;
+
+    apr_thread_mutex_lock(aliases->lock);
+    if (version > aliases->version) {
+        old = aliases->pool;
+        aliases->pool = pool;
+        aliases->book = book;
+        aliases->version = version;
+    }
+    apr_pool_destroy(old);
+    apr_thread_mutex_unlock(aliases->lock);
+}
+
+idem_store_result_e idem_aliases_read(idem_aliases_t *aliases, idem_store_t *store, apr_pool_t *p)
+{
+    idem_alias_book_t *book;
+    idem_store_result_e result;
+    apr_pool_t *pool;
+    apr_status_t rv;
+    int version;
+
+    /* pools of one parent are made and destroyed under the lock */
+    apr_thread_mutex_lock(aliases->lock);
+    rv = apr_pool_create(&pool, aliases->parent);
+    version = aliases->version;
+    apr_thread_mutex_unlock(aliases->lock);
+    if (rv != APR_SUCCESS) {
+        return IDEM_STORE_UNAVAILABLE;
+    }
+    book = idem_alias_book_create(pool);
+    result = store->provider->aliases(store, book, &version, apr_time_now() + store->timeout, p);
+    install(aliases, pool, book, result == IDEM_STORE_OK ? version : -1);
+    return result;
+}

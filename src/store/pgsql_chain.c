@@ -1,0 +1,136 @@
+/* Reserves that look at more scopes than the one they write, and the aliases that make them do so. */
+#include <string.h>
+
+#include <apr_strings.h>
+
+#include "store/pgsql_call.h"
+
+/* The four columns in which the scopes differ, each as an array, the written scope first. */
+static void add_scopes(idem_pg_params_t *params, const idem_reserve_t *wanted, apr_pool_t *p)
+{
+    int count = wanted->older_count + 1;
+    const char **parts[4];
+    int column;
+    int i;
+
+    for (column = 0; column < 4; column++) {
+        parts[column] = apr_pcalloc(p, sizeof(const char *) * (apr_size_t)(count + 1));
+    }
+    for (i = 0; i < count; i++) {
+        const idem_scope_t *scope = i ? &wanted->older[i - 1] : &wanted->scope;
+
+        parts[0][i] = scope->version;
+        parts[1][i] = scope->tenant;
+        parts[2][i] = scope->principal;
+        parts[3][i] = scope->revision;
+    }
+    for (column = 0; column < 4; column++) {
+        idem_pg_add_texts(params, parts[column]);
+    }
+}
+
+/* Rows of which each has a record from a column on. FOUND or NOT_FOUND. */
+static idem_store_result_e take_records(idem_reserve_t *wanted, const PGresult *rows, int column, apr_pool_t *p)
+{
+    int count = PQntuples(rows);
+    int i;
+
+    wanted->all_found = apr_pcalloc(p, sizeof(idem_record_t *) * (apr_size_t)(count + 1));
+    wanted->found_count = 0;
+    for (i = 0; i < count; i++) {
+        idem_record_t *record = idem_pg_get_record(rows, i, column, p);
+
+        if (record) {
+            wanted->all_found[wanted->found_count++] = record;
+        }
+    }
+    wanted->found = wanted->found_count ? wanted->all_found[0] : NULL;
+    return wanted->found ? IDEM_STORE_FOUND : IDEM_STORE_NOT_FOUND;
+}
+
+idem_store_result_e idem_pg_chain_reserve(idem_pg_call_t *call, idem_reserve_t *wanted)
+{
+    idem_pg_params_t params;
+    PGresult *rows;
+    idem_store_result_e result;
+
+    idem_pg_params_begin(&params, call->p);
+    idem_pg_add_reserve(&params, call->store, wanted);
+    add_scopes(&params, wanted, call->p);
+    result = idem_pg_call_run(call, &idem_pg_reserve_chain, &params, &rows);
+    if (result != IDEM_STORE_OK) {
+        return result;
+    }
+    if (!idem_pg_get_bool(rows, 0, 0)) {
+        result = take_records(wanted, rows, 2, call->p);
+        if (result == IDEM_STORE_FOUND && idem_pg_is_own(wanted, wanted->found)) {
+            result = IDEM_STORE_OK;
+        }
+    }
+    PQclear(rows);
+    return result;
+}
+
+idem_store_result_e idem_pg_chain_find(idem_store_t *store, idem_reserve_t *wanted, apr_time_t deadline, apr_pool_t *p)
+{
+    idem_pg_call_t call;
+    idem_pg_params_t params;
+    PGresult *rows;
+    idem_store_result_e result;
+
+    idem_pg_call_begin(&call, store, deadline, p);
+    idem_pg_params_begin(&params, p);
+    add_scopes(&params, wanted, p);
+    idem_pg_add_text(&params, wanted->scope.route);
+    idem_pg_add_text(&params, wanted->scope.ns);
+    idem_pg_add_text(&params, wanted->scope.key);
+    result = idem_pg_call_run(&call, &idem_pg_find_chain, &params, &rows);
+    if (result == IDEM_STORE_OK) {
+        result = take_records(wanted, rows, 1, p);
+        PQclear(rows);
+    }
+    else {
+        result = IDEM_STORE_UNAVAILABLE; /* it only looked: certainly nothing was written */
+    }
+    idem_pg_call_end(&call);
+    return result;
+}
+
+static idem_store_result_e fill_book(idem_store_t *store, idem_alias_book_t *book, const PGresult *rows, apr_pool_t *p)
+{
+    int i;
+
+    for (i = 0; i < PQntuples(rows) && !PQgetisnull(rows, i, 1); i++) {
+        idem_alias_t alias = {{idem_pg_get_text(rows, i, 1, p), idem_pg_get_text(rows, i, 2, p)},
+                              {idem_pg_get_text(rows, i, 3, p), idem_pg_get_text(rows, i, 4, p)}};
+        idem_alias_result_e fault = idem_alias_book_add(book, &alias);
+
+        if (fault != IDEM_ALIAS_OK) {
+            store->log(store->log_baton, 3, apr_psprintf(p, "the aliases cannot be used, nothing new begins: %s",
+                                                         idem_alias_result_text(fault)));
+            return IDEM_STORE_STALE;
+        }
+    }
+    return IDEM_STORE_OK;
+}
+
+idem_store_result_e idem_pgsql_aliases(idem_store_t *store, idem_alias_book_t *book, int *version, apr_time_t deadline,
+                                       apr_pool_t *p)
+{
+    idem_pg_call_t call;
+    idem_pg_params_t known;
+    PGresult *rows;
+    idem_store_result_e result;
+
+    idem_pg_call_begin(&call, store, deadline, p);
+    idem_pg_params_begin(&known, p);
+    idem_pg_add_int(&known, *version);
+    result = idem_pg_call_run(&call, &idem_pg_aliases, &known, &rows);
+    idem_pg_call_end(&call);
+    if (result == IDEM_STORE_OK) {
+        *version = idem_pg_get_int(rows, 0, 0);
+        result = fill_book(store, book, rows, p);
+        PQclear(rows);
+    }
+    return result;
+}

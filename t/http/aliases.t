@@ -1,0 +1,167 @@
+# Who has become somebody else finds the operations of both; and revisions that a route still accepts.
+use strict;
+use warnings;
+use Idem::Test;
+use JSON::PP ();
+
+my $claim = <<'LUA';
+function claim(r)
+    local value = r.headers_in['X-Claim']
+    if value then r.subprocess_env['CLAIM'] = value end
+    return apache2.DECLINED
+end
+LUA
+my $who = sub { my ($t) = @_; "IdempotencyTenant env:CLAIM\n    IdempotencyPrincipal user\n    LuaHookAuthChecker $t->{root}/claim.lua claim" };
+my $revision = 'revision=1';
+my $text = sub {
+    my ($t) = @_;
+    return join q(), protected({ who => $who->($t) }, '/charges', 'charges.create', 'IdempotencyLease 2s'),
+        protected({ who => $who->($t) }, '/short', 'short', 'IdempotencyRetention 0s', 'IdempotencyReuse Allow', 'IdempotencyTombstone 0s'),
+        protected({ who => $who->($t) }, '/upgraded', "upgraded $revision"),
+        "<Location /operations>\n\@AUTH\@\nSetHandler idempotency-operation\n" . $who->($t) . "\n</Location>\n";
+};
+my $t = Idem::Test->new(modules => ['lua'], config => sub { spew($_[0]->root . '/claim.lua', $claim, 0644); $text->($_[0]) });
+my $body = '{"amount":10}';
+
+# A request of tenant T as user a or b.
+sub as { my ($tenant, $place, $key, %arg) = @_; return $t->client->post($place, key => $key, body => $body, headers => [ 'X-Claim' => $tenant ], %arg) }
+
+sub alias {
+    my ($from, $to, %arg) = @_;
+    return $t->ctl('alias', 'add', '--from-tenant', $from->[0], '--from-principal', $from->[1], '--to-tenant', $to->[0], '--to-principal', $to->[1], '--until', $arg{until} // '2099-01-01', '--reason', 'a test');
+}
+
+sub aliased { my ($status, $said) = alias(@_); is($status, 0, 'alias add') or diag($said) }
+
+subtest 'an account moves to another tenant' => sub {
+    my $old = as('old', '/charges', 'moved');
+    my $only = as('old', '/charges', 'only');
+    aliased([ 'old', 'a' ], [ 'new', 'a' ]);
+    ran($t, 0, 'a retry', sub {
+        is_replay(as('new', '/charges', 'moved'), $old, 'under the new identity');
+        is_replay(as('old', '/charges', 'only'), $only, 'under the old one');
+        is_replay(as('new', '/charges', 'only'), $only, 'under the new one');
+        problem(as('new', '/charges', 'moved', body => '{"amount":11}'), 'key-reused');
+        problem(as('old', '/charges', 'moved', body => '{"amount":11}'), 'key-reused');
+    });
+    my $first;
+    ran($t, 1, 'a new operation by the old token', sub { $first = as('old', '/charges', 'after'); is_replay(as('new', '/charges', 'after'), $first, 'then the new one') });
+    is(($t->records("idem_key = 'after'"))[0]{tenant_id}, 'new', 'it is written under the newest');
+    ran($t, 1, 'the other way round', sub { $first = as('new', '/charges', 'after2'); is_replay(as('old', '/charges', 'after2'), $first, 'then the old one') });
+    is($t->record_count("tenant_id = 'old' AND idem_key LIKE 'after%'"), 0, 'nothing more under the old one');
+    is($t->record_count("tenant_id = 'old'"), 2, 'no record was rewritten');
+    ran($t, 1, 'somebody else of the old tenant', sub { my $other = as('old', '/charges', 'moved', user => 'b'); is($other->status, 200, 'runs'); ok(!$other->replayed, 'and gets nothing of it') });
+    my $operation = $t->client->get('/operations/' . $old->operation, headers => [ 'X-Claim' => 'new' ]);
+    is($operation->json->{state}, 'SUCCEEDED', 'the operation is shown to the new identity');
+    is($t->client->get('/operations/' . $old->operation, user => 'b', headers => [ 'X-Claim' => 'new' ])->status, 404, 'and to nobody else');
+};
+
+subtest 'old and new token at the same time' => sub {
+    for my $round (1 .. 4) {
+        my ($key, @responses) = (fresh_key());
+        ran($t, 1, "round $round", sub {
+            @responses = $t->client->parallel(map { [ POST => '/charges?sleep=0.2', key => $key, body => $body, headers => [ 'X-Claim' => $_ ] ] } ($round % 2 ? qw(old new old new old new) : qw(new old old new new old)));
+        });
+        is(join(',', map { $_->status } grep { $_->status != 200 && $_->status != 409 } @responses), '', 'each runs, replays or waits');
+        my %ids = map { $_->json->{id} => 1 } grep { $_->status == 200 } @responses;
+        is(scalar(keys %ids), 1, 'one result');
+    }
+};
+
+subtest 'the record of this very request decides' => sub {
+    as('x-old', '/charges', 'both', body => '{"amount":1}');
+    my $mine = as('x-old', '/charges', 'deep');
+    my $new = as('x-new', '/charges', 'both', body => '{"amount":2}');
+    aliased([ 'x-old', 'a' ], [ 'x-new', 'a' ]);
+    ran($t, 0, 'one key, two records', sub {
+        is(as('x-new', '/charges', 'both', body => '{"amount":1}')->status, 200, 'the older one');
+        is_replay(as('x-new', '/charges', 'both', body => '{"amount":2}'), $new, 'the newer one');
+        is_replay(as('x-old', '/charges', 'both', body => '{"amount":2}'), $new, 'the newer one, by the old token');
+        my $refused = as('x-new', '/charges', 'both', body => '{"amount":3}');
+        problem($refused, 'key-reused');
+        is($refused->operation, $new->operation, 'neither: the nearest');
+    });
+};
+
+subtest 'an operation that runs while its caller changes' => sub {
+    $t->backend->behave(hold => 1);
+    my $before = () = $t->backend->effects;
+    my $running = $t->client->send(POST => '/charges', key => 'running', body => $body, headers => [ 'X-Claim' => 'r-old' ]);
+    wait_for(sub { (() = $t->backend->effects) > $before }) or die "it does not run\n";
+    aliased([ 'r-old', 'a' ], [ 'r-new', 'a' ]);
+    ran($t, 0, 'the new identity', sub { problem(as('r-new', '/charges', 'running'), 'in-progress') });
+    $t->backend->release;
+    my $first = $running->response;
+    $t->backend->behave;
+    is_replay(as('r-new', '/charges', 'running'), $first, 'when it has ended');
+    $t->pg->do("UPDATE idempotency_records SET status = 'UNKNOWN', outcome = 'unknown', expires_at = NULL, tombstone_until = NULL WHERE idem_key = 'running'");
+    problem(as('r-new', '/charges', 'running'), 'outcome-unknown');
+    problem(as('r-old', '/charges', 'running'), 'outcome-unknown');
+};
+
+subtest 'chains' => sub {
+    my @first = map { as("c$_", '/charges', "of-$_") } 1 .. 5;
+    aliased([ "c$_", 'a' ], [ 'c' . ($_ + 1), 'a' ]) for 1 .. 4;
+    ran($t, 0, 'four aliases', sub {
+        for my $n (1 .. 5) { is_replay(as("c$_", '/charges', "of-$n"), $first[ $n - 1 ], "c$_, the key of c$n") for 1, 3, 5 }
+    });
+    my %refused = ('a fifth' => [ [ 'c5', 'a' ], [ 'c6', 'a' ], qr/at most 4/ ], 'a second successor' => [ [ 'c2', 'a' ], [ 'c9', 'a' ], qr/successor/ ],
+        'a cycle' => [ [ 'c5', 'a' ], [ 'c1', 'a' ], qr/cycle/ ], 'itself' => [ [ 'z', 'a' ], [ 'z', 'a' ], qr/itself/ ], 'a date that has passed' => [ [ 'z', 'a' ], [ 'y', 'a' ], qr/--until/, until => '2001-01-01' ]);
+    for my $name (sort keys %refused) {
+        my ($from, $to, $words, @more) = @{ $refused{$name} };
+        my $version = $t->pg->value('SELECT alias_version FROM idempotency_control');
+        my ($status, $said) = alias($from, $to, @more);
+        is($status, 1, "$name is refused");
+        like($said, $words, 'with the reason');
+        is($t->pg->value('SELECT alias_version FROM idempotency_control'), $version, 'and nothing has changed');
+    }
+    my ($status, $said) = $t->ctl('alias', 'list', '--json');
+    my @list = map { JSON::PP->new->utf8->decode($_) } split /\n/, $said;
+    is_deeply([ map { "$_->{from_tenant} $_->{to_tenant}" } grep { $_->{from_tenant} =~ /^c/ } @list ], [ 'c1 c2', 'c2 c3', 'c3 c4', 'c4 c5' ], 'alias list');
+};
+
+subtest 'the end of an alias' => sub {
+    my $remove = sub { $t->ctl('alias', 'remove', '--from-tenant', $_[0], '--from-principal', 'a') };
+    my ($status, $said) = $remove->('old');
+    is($status, 1, 'not while records are remembered');
+    like($said, qr/still remembered/, 'which is what it says');
+    aliased([ 'empty', 'a' ], [ 'full', 'a' ]);
+    as('full', '/charges', 'mine');
+    is(($remove->('empty'))[0], 0, 'with nothing behind it');
+    ran($t, 1, 'then they are two again', sub { is(as('empty', '/charges', 'mine')->status, 200, 'runs') });
+    is(($remove->('empty'))[0], 1, 'once');
+    as('gone', '/short', 'k');
+    aliased([ 'gone', 'a' ], [ 'here', 'a' ]);
+    ran($t, 1, 'a key of the old identity that may be used again', sub { is(as('here', '/short', 'k')->status, 200, 'runs') });
+    is_deeply([ sort map { $_->{tenant_id} } $t->records("route = 'short' AND idem_key = 'k'") ], [ 'gone', 'here' ], 'and is written under the newest');
+    is(($remove->('gone'))[0], 0, 'nothing running is behind it');
+    is(($t->ctl('alias', 'add', '--from-tenant', 'x'))[0], 2, 'what is missing is wrong usage');
+    is(($t->ctl('alias', 'add', '--from-tenant', "a\tb", '--from-principal', 'x', '--to-tenant', 'y', '--to-principal', 'z', '--until', '2099-01-01', '--reason', 'r'))[0], 2, 'and so are control characters');
+};
+
+subtest 'a route that accepts an older revision' => sub {
+    my $first = as('rev', '/upgraded', 'k1');
+    my $other = as('rev', '/upgraded', 'k2', body => '{"amount":2}');
+    $revision = 'revision=2 accepts=1';
+    $t->httpd->graceful(config => $t->expand($text));
+    my $new;
+    ran($t, 1, 'across an upgrade', sub {
+        is_replay(as('rev', '/upgraded', 'k1'), $first, 'an old client\'s retry');
+        problem(as('rev', '/upgraded', 'k2'), 'key-reused');
+        $new = as('rev', '/upgraded', 'k3');
+        is($new->status, 200, 'a new operation runs');
+    });
+    is(($t->records("idem_key = 'k3'"))[0]{api_revision}, '2', 'under the new revision');
+    aliased([ 'rev', 'a' ], [ 'rev2', 'a' ]);
+    ran($t, 0, 'together with an alias', sub { is_replay(as('rev2', '/upgraded', 'k1'), $first, 'of the old revision and the old identity'); is_replay(as('rev2', '/upgraded', 'k3'), $new, 'of the new revision') });
+    $revision = 'revision=2';
+    $t->httpd->graceful(config => $t->expand($text));
+    ran($t, 1, 'without accepts', sub { is(as('rev', '/upgraded', 'k1')->status, 200, 'it is another operation') });
+    for my $bad ('revision=2 accepts=2', 'accepts=', 'revision=2 accepts=1,1', 'revision=9 accepts=1,2,3,4,5,6') {
+        my ($status, $said) = $t->httpd->configtest($t->expand(protected('/x', "x $bad")));
+        isnt($status, 0, "$bad is refused");
+        like($said, qr/IdempotencyRoute: accepts=/, 'with the reason');
+    }
+};
+
+$t->finish;
