@@ -370,15 +370,19 @@ void idem_accept_look(request_rec *r, idem_ctx_t *ctx)
 {
     idem_store_t *store = idem_context_store(ctx);
     idem_reserve_t *wanted = make_request(ctx, store);
+    const idem_record_t *found;
     idem_verdict_e verdict;
+    int same;
 
     wanted->may_write = 0;
     store->provider->reserve(store, &wanted, 1, apr_time_now() + store->timeout, ctx->pool);
     if (wanted->result == IDEM_STORE_FOUND) {
-        keep_operation(ctx, wanted->found->operation, wanted->found->generation);
-        verdict = judge(ctx, wanted, wanted->found);
+        found = idem_lookup_decisive(ctx, wanted, &same);
+        ctx->scope = found->scope;
+        keep_operation(ctx, found->operation, found->generation);
+        verdict = judge(ctx, wanted, found, same);
         /* an owner that lapsed is the next retry's to deal with */
-        answer(ctx, verdict == IDEM_VERDICT_MARK_UNKNOWN ? IDEM_VERDICT_OUTCOME_UNKNOWN : verdict, wanted, wanted->found);
+        answer(ctx, verdict == IDEM_VERDICT_MARK_UNKNOWN ? IDEM_VERDICT_OUTCOME_UNKNOWN : verdict, wanted, found);
     }
     else if (wanted->result == IDEM_STORE_NOT_FOUND) {
         answer(ctx, IDEM_VERDICT_IN_PROGRESS, wanted, NULL);

@@ -105,9 +105,9 @@ subtest 'C008 nobody is not somebody' => sub {
     nobody('a trusted value that is not there', sub { $c->post('/trusted', key => 'k', body => $body) }, qr/IdempotencyTenant.*env:GATEWAY/);
     nobody('a claim that is not there', sub { $c->post('/claim', key => 'k', body => $body) }, qr/IdempotencyPrincipal.*env:CLAIM/);
     nobody('an empty claim', sub { $c->post('/claim', key => 'k', body => $body, headers => [ 'X-Claim' => '' ]) }, qr/IdempotencyPrincipal.*env:CLAIM/);
-    nobody('a claim of 256 octets', sub { $c->post('/claim', key => 'k', body => $body, headers => [ 'X-Claim' => 'c' x 256 ]) }, qr/IdempotencyPrincipal: source 1 .*too long/);
-    nobody('a claim with a tab', sub { $c->post('/claim', key => 'k', body => $body, headers => [ 'X-Claim' => "a\tb" ]) }, qr/IdempotencyPrincipal: source 1 .*control octet/);
-    nobody('a claim that is not UTF-8', sub { $c->post('/claim', key => 'k', body => $body, headers => [ 'X-Claim' => "caf\xe9" ]) }, qr/IdempotencyPrincipal: source 1 .*UTF-8/);
+    nobody('a claim of 256 octets', sub { $c->post('/claim', key => 'k', body => $body, headers => [ 'X-Claim' => 'c' x 256 ]) }, qr/IdempotencyPrincipal source 'env:CLAIM': source 1 .*too long/);
+    nobody('a claim with a tab', sub { $c->post('/claim', key => 'k', body => $body, headers => [ 'X-Claim' => "a\tb" ]) }, qr/IdempotencyPrincipal source 'env:CLAIM': source 1 .*control octet/);
+    nobody('a claim that is not UTF-8', sub { $c->post('/claim', key => 'k', body => $body, headers => [ 'X-Claim' => "caf\xe9" ]) }, qr/IdempotencyPrincipal source 'env:CLAIM': source 1 .*UTF-8/);
 };
 
 subtest 'what a gateway or an authentication module says' => sub {
