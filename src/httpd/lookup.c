@@ -132,13 +132,19 @@ const idem_record_t *idem_lookup_decisive(idem_ctx_t *ctx, const idem_reserve_t 
 idem_store_result_e idem_lookup_operation(idem_ctx_t *ctx, const unsigned char *operation, idem_record_t **record)
 {
     idem_store_t *store = idem_context_store(ctx);
+    idem_store_result_e read = idem_aliases_read(idem_child_aliases(ctx->server->store), store, ctx->pool);
     idem_identity_t members[IDEM_ALIAS_MAX_MEMBERS];
     int version;
     int count = members_of(ctx, members, &version);
-    /* the tenant is part of the address where the table is spread; who has been several may have had several */
-    idem_store_result_e result = store->provider->find_operation(store, count == 1 ? ctx->caller.tenant : NULL, operation,
-                                                                 record, apr_time_now() + store->timeout, ctx->pool);
+    idem_store_result_e result;
     int i;
+
+    if (read != IDEM_STORE_OK) {
+        return IDEM_STORE_UNAVAILABLE;
+    }
+    /* the tenant is part of the address where the table is spread; who has been several may have had several */
+    result = store->provider->find_operation(store, count == 1 ? ctx->caller.tenant : NULL, operation, record,
+                                             apr_time_now() + store->timeout, ctx->pool);
 
     for (i = 0; result == IDEM_STORE_OK && i < count; i++) {
         if (!strcmp((*record)->scope.tenant, members[i].tenant) &&

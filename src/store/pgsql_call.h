@@ -64,10 +64,11 @@ idem_record_t *idem_pg_get_record(const PGresult *rows, int row, int column, apr
 /* Parameters $1 to $24 of a reserve. */
 void idem_pg_add_reserve(idem_pg_params_t *params, const idem_store_t *store, const idem_reserve_t *wanted);
 
-/* One sending of a reserve that looks at several scopes. OK, FOUND, NOT_FOUND (neither), or as idem_pg_call_run. */
+/* One sending of a reserve that looks at several scopes. OK, FOUND, NOT_FOUND (neither), FENCED (other
+ * aliases), or as idem_pg_call_run. */
 idem_store_result_e idem_pg_chain_reserve(idem_pg_call_t *call, idem_reserve_t *wanted);
 
-/* The same where nothing may be written. FOUND, NOT_FOUND, UNAVAILABLE. */
+/* The same where nothing may be written. FOUND, NOT_FOUND, FENCED, UNAVAILABLE. */
 idem_store_result_e idem_pg_chain_find(idem_store_t *store, idem_reserve_t *wanted, apr_time_t deadline, apr_pool_t *p);
 
 /* 1 where the record is this very reserve's: a sending whose answer was lost had been done. */

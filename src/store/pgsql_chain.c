@@ -62,7 +62,7 @@ idem_store_result_e idem_pg_chain_reserve(idem_pg_call_t *call, idem_reserve_t *
         return result;
     }
     if (!idem_pg_get_bool(rows, 0, 0)) {
-        result = take_records(wanted, rows, 2, call->p);
+        result = idem_pg_get_bool(rows, 0, 1) ? take_records(wanted, rows, 3, call->p) : IDEM_STORE_FENCED;
         if (result == IDEM_STORE_FOUND && idem_pg_is_own(wanted, wanted->found)) {
             result = IDEM_STORE_OK;
         }
@@ -84,9 +84,10 @@ idem_store_result_e idem_pg_chain_find(idem_store_t *store, idem_reserve_t *want
     idem_pg_add_text(&params, wanted->scope.route);
     idem_pg_add_text(&params, wanted->scope.ns);
     idem_pg_add_text(&params, wanted->scope.key);
+    idem_pg_add_int(&params, wanted->alias_version);
     result = idem_pg_call_run(&call, &idem_pg_find_chain, &params, &rows);
     if (result == IDEM_STORE_OK) {
-        result = take_records(wanted, rows, 1, p);
+        result = idem_pg_get_bool(rows, 0, 0) ? take_records(wanted, rows, 2, p) : IDEM_STORE_FENCED;
         PQclear(rows);
     }
     else {

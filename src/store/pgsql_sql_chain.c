@@ -14,6 +14,10 @@
     " AND r.route = " route " AND r.api_revision = s.revision AND r.ns = " ns " AND r.idem_key = " key ") AS found"    \
     " WHERE s.place = 1 OR NOT (found.reuse_allowed AND coalesce(found.tombstone_over, false))"
 
+/* Scopes made with other aliases than there are now would show, or hide, what they must not. */
+#define ALIASES_ARE(version)                                                                                           \
+    "EXISTS (SELECT 1 FROM idempotency_control c WHERE c.the_only_row AND c.alias_version = " version ")"
+
 /* As idem_pg_reserve; $25 to $28 are the scopes, the first of them that of $1 to $7. */
 const idem_pg_statement_t idem_pg_reserve_chain = {
     "idem_reserve_chain", "ttttttttbbbuuuivvvvolttiTTTT",
@@ -27,13 +31,15 @@ const idem_pg_statement_t idem_pg_reserve_chain = {
     " WHERE NOT EXISTS (SELECT 1 FROM old) AND " IDEM_SQL_UNFENCED("$15", "$24") " AND " IDEM_SQL_PRESENT("$14", "$16")
     " AND " IDEM_SQL_DURABLE
     " ON CONFLICT (scope_version, tenant_id, principal_id, route, api_revision, ns, idem_key) DO NOTHING RETURNING true)"
-    " SELECT (SELECT true FROM ins) AS fresh, old.* FROM (SELECT) AS one LEFT JOIN old ON true ORDER BY old.place",
+    " SELECT (SELECT true FROM ins) AS fresh, " ALIASES_ARE("$24") ", old.* FROM (SELECT) AS one"
+    " LEFT JOIN old ON true ORDER BY old.place",
     1};
 
-/* $1 to $4 the scopes, $5 route, $6 namespace, $7 key. */
+/* $1 to $4 the scopes, $5 route, $6 namespace, $7 key, $8 alias version. */
 const idem_pg_statement_t idem_pg_find_chain = {
-    "idem_find_chain", "TTTTttt",
-    RECORDS_OF("$1", "$2", "$3", "$4", "$5", "$6", "$7") " ORDER BY s.place",
+    "idem_find_chain", "TTTTttti",
+    "SELECT " ALIASES_ARE("$8") ", old.* FROM (SELECT) AS one LEFT JOIN (" RECORDS_OF("$1", "$2", "$3", "$4", "$5", "$6", "$7")
+    ") AS old ON true ORDER BY old.place",
     1};
 
 /* One snapshot: the aliases are those of the version. None where that is $1, the one that is known. */

@@ -94,7 +94,8 @@ typedef struct idem_reserve_t {
     apr_interval_time_t tombstone;
     int reuse_allowed;
     apr_off_t body_limit;           /* IdempotencyMaxSnapshot */
-    int alias_version;              /* of the aliases that the scope was made with; another one in the store: FENCED */
+    int alias_version;              /* of the aliases that the scope was made with; another one in the store: FENCED,
+                                       with older scopes even where a record is found */
     int may_write;                  /* 0: look only (ReadOnly mode): no record is IDEM_STORE_NOT_FOUND */
 
     idem_store_result_e result;     /* OK (reserved: ours, generation 1), FOUND, NOT_FOUND, FENCED, UNAVAILABLE, AMBIGUOUS */
