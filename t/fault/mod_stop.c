@@ -3,6 +3,7 @@
  * kills the child. The request says where: "X-Stop: POINT TAG". At the point the file TAG is made in the folder
  * IDEM_STOP_DIR (it holds the child's pid), and the thread waits for TAG.go.
  *
+ *   redirected a request that mod_rewrite has redirected: mod_idempotency has reserved, and not dispatched
  *   handler   mod_idempotency has reserved and dispatched; no backend has seen the request
  *   answered  the response is held by mod_idempotency up to its last octet, its end has not come
  *   settled   the settlement is in the store, no octet has left
@@ -55,6 +56,14 @@ static void park(request_rec *r, const char *point)
     for (i = 0; i < PATIENCE && access(go, F_OK); i++) {
         usleep(10000);
     }
+}
+
+static int stop_fixups(request_rec *r)
+{
+    if (r->prev) {
+        park(r, "redirected");
+    }
+    return DECLINED;
 }
 
 static int stop_handler(request_rec *r)
@@ -116,6 +125,7 @@ static void hooks(apr_pool_t *p)
     ap_register_output_filter("STOP_ANSWERED", answered, NULL, AP_FTYPE_CONTENT_SET - 4);
     ap_register_output_filter("STOP_SETTLED", settled, NULL, AP_FTYPE_CONTENT_SET - 2);
     ap_hook_insert_filter(insert, behind, NULL, APR_HOOK_MIDDLE);
+    ap_hook_fixups(stop_fixups, NULL, NULL, APR_HOOK_LAST);
     ap_hook_handler(stop_handler, behind, NULL, APR_HOOK_REALLY_FIRST);
 }
 

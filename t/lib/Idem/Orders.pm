@@ -1,0 +1,113 @@
+package Idem::Orders;
+
+# A backend that has a database of its own things: a CGI script that writes one order (and one outbox row) and commits,
+# so that the effects of a route can be counted where they are. By request headers it waits at named points:
+#
+#   X-Hold: before TAG    has written, and not committed
+#   X-Hold: after TAG     has committed, and not answered
+#   X-Answer: STATUS      answers with this status (the default is 201), whatever it did
+#
+# What it does for the module is the path's last part: `external` and `repeatable` know nothing of it,
+# `transactional` settles in its own transaction, with its response (`bare`: without; `forgets`: not at all).
+# And the points of mod_stop (t/fault/mod_stop.c): X-Stop: handler|answered|settled TAG.
+
+use strict;
+use warnings;
+use File::Copy ();
+use Idem::Util;
+
+# new(t): the table, the role, the script, the folder for the points. To be called before httpd starts.
+sub new {
+    my ($class, $t) = @_;
+    my $self = bless { t => $t, dir => $t->root . '/points' }, $class;
+    mkdir $self->{dir};
+    give($self->{dir});
+    $t->pg->do(<<'SQL') unless $t->pg->value("SELECT to_regclass('orders')");
+CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, operation uuid NOT NULL, generation int NOT NULL);
+CREATE ROLE shop LOGIN IN ROLE idempotency_backend;
+GRANT SELECT, INSERT ON orders TO shop;
+SQL
+    $t->pg->do(slurp('/tmp/standin.sql')) unless $t->pg->value("SELECT to_regproc('idempotency_settle')"); # STANDIN
+    $self->{script} = $t->backend->script('orders.cgi', $self->program);
+    File::Copy::copy(needed(out_dir() . '/mod_stop.so'), $t->root . '/mod_stop.so') or die "copy: $!\n";
+    chmod 0644, $t->root . '/mod_stop.so';
+    $t->httpd->{env}{IDEM_STOP_DIR} = $self->{dir};
+    return $self;
+}
+
+sub load { "LoadModule stop_module $_[0]{t}{root}/mod_stop.so\n" }
+sub script { $_[0]{script} }
+
+# Text of a protected place: place('/external', 'external', more lines).
+sub place {
+    my ($self, $path, $kind, @more) = @_;
+    my $effect = $kind =~ /^(?:external|repeatable)$/ ? $kind : 'transactional';
+    return qq(ScriptAlias "$path" "$self->{script}/$kind"\n)
+        . join("\n    ", "<Location \"$path\">", '@AUTH@', 'IdempotencyRoute ' . substr($path, 1), 'IdempotencyTenant server', 'IdempotencyPrincipal user',
+        "IdempotencyEffect $effect", @more) . "\n</Location>\n";
+}
+
+sub reached { my ($self, $tag) = @_; return -e "$self->{dir}/$tag" }
+sub go { my ($self, @tags) = @_; spew("$self->{dir}/$_.go", '', 0644) for @tags; return }
+
+sub count {
+    my ($self, $operation) = @_;
+    return $self->{t}->pg->value('SELECT count(*) FROM orders' . (defined $operation ? " WHERE operation = '$operation'" : ''));
+}
+
+sub outbox { my ($self, $operation) = @_; return $self->{t}->pg->value("SELECT count(*) FROM idempotency_outbox WHERE operation_id = '$operation'") }
+
+sub program {
+    my ($self) = @_;
+    my $pg = $self->{t}->pg;
+    return sprintf <<'PERL', $pg->socket_dir, $pg->port, $pg->database, $self->{dir};
+use DBI;
+my ($host, $port, $database, $dir) = ('%s', %d, '%s', '%s');
+my ($operation, $generation) = @ENV{qw(IDEMPOTENCY_OPERATION_ID IDEMPOTENCY_GENERATION)};
+my ($kind) = ($ENV{PATH_INFO} // '') =~ m{(\w+)\z};
+my ($point, $tag) = split / /, $ENV{HTTP_X_HOLD} // '';
+my $status = $ENV{HTTP_X_ANSWER} // 201;
+sub hold {
+    return unless ($point // '') eq $_[0];
+    open(my $mark, '>', "$dir/$tag.new") or die "mark: $!";
+    print $mark getppid, "\n";
+    close $mark;
+    rename "$dir/$tag.new", "$dir/$tag";
+    for (1 .. 3000) { last if -e "$dir/$tag.go"; select undef, undef, undef, 0.01 }
+}
+1 while read STDIN, my $body, 65_536;
+my ($answer, $db);
+eval {
+    $db = DBI->connect("dbi:Pg:host=$host;port=$port;dbname=$database;user=shop", undef, undef, { RaiseError => 1, PrintError => 0, AutoCommit => 0 });
+    my ($id) = $db->selectrow_array('INSERT INTO orders (operation, generation) VALUES (?, ?) RETURNING id', undef, $operation, $generation);
+    $answer = qq({"order":$id,"generation":$generation});
+    if ($kind =~ /^(?:transactional|bare)$/) {
+        $db->do('SELECT idempotency_outbox_put(?, ?, ?, ?::text::bytea)', undef, $operation, $generation, 'order', $answer);
+        hold('before');
+        $db->do('SELECT idempotency_settle(?, ?, ?, ?, ?, ?::text::bytea)', undef, $operation, $generation, 'succeeded',
+            $kind eq 'bare' ? (undef, undef, undef) : (201, '{"Content-Type":"application/json"}', $answer));
+    }
+    else {
+        hold('before');
+    }
+    $db->commit;
+    1;
+} or do {
+    my $state = $DBI::state // '';
+    ($status, $answer) = (500, qq({"error":"$state"}));
+    $db->rollback if $db;
+};
+$db->disconnect if $db;
+hold('after') if $status != 500;
+if ($tag) {
+    # for a script that has outlived the child that started it
+    open(my $end, '>', "$dir/$tag.new");
+    print $end $answer;
+    close $end;
+    rename "$dir/$tag.new", "$dir/$tag.end";
+}
+print "Status: $status\nContent-Type: application/json\n\n$answer";
+PERL
+}
+
+1;
