@@ -192,7 +192,8 @@ static void report(request_rec *r, const idem_settlement_t *settlement)
     case IDEM_STORE_OK:
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, IDEM_LOG("0804") "operation %s settled as %s%s", operation,
                       idem_outcome_name(settle->outcome), settlement->by_backend ? " by its backend" : "");
-        if (settlement->backend_first && settle->outcome == IDEM_OUTCOME_UNKNOWN && r->status < 400) {
+        if (settlement->backend_first && !settlement->by_backend && settle->outcome == IDEM_OUTCOME_UNKNOWN &&
+            r->status < 400) {
             ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0808")
                           "operation %s: its backend answered %d and has not settled, as a transactional one must: UNKNOWN",
                           operation, r->status);

@@ -70,6 +70,11 @@ void idem_settlement_apply(idem_store_t *store, idem_settlement_t *settlement, a
                 add_response(store, settlement, record, deadline, p);
                 return;
             }
+            if (record->generation == settle->generation && record->outcome == IDEM_OUTCOME_UNKNOWN) {
+                /* it said so, or an attempt is open: no response makes that a success or a failure */
+                settlement->by_backend = 1;
+                settle->outcome = IDEM_OUTCOME_UNKNOWN;
+            }
         }
         store->provider->settle(store, &batch, 1, deadline, p);
         if ((settle->result != IDEM_STORE_STALE && settle->result != IDEM_STORE_NOT_FOUND) || !settlement->backend_first) {

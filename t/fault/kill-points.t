@@ -21,6 +21,7 @@ my @POINTS = (
     [ 'marked',        'before the first octet', 'stop settled',   'replay',      'replay',          1 ],
     [ 'transactional', 'after the reserve',      'stop handler',   'in-progress', 'runs',            1 ],
     [ 'transactional', 'before the commit',      'hold before',    'in-progress', 'runs',            1 ],
+    [ 'transactional', 'in the middle of its commit', 'hold committing', 'in-progress', 'in-progress', 1 ],
     [ 'transactional', 'after the commit',       'hold after',     'replay',      'replay',          1 ],
     [ 'transactional', 'before the settlement',  'stop answered',  'replay',      'replay',          1 ],
     [ 'transactional', 'before the first octet', 'stop settled',   'replay',      'replay',          1 ],
@@ -108,7 +109,7 @@ for my $mpm (qw(event prefork)) {
         elsif ($want eq 'runs') {
             is($res->status, 201, "$name: runs") or diag($res->body);
             ok(!$res->replayed, "$name: now");
-            is($res->json->{generation}, 2, "$name: as generation 2");
+            is($res->json->{generation}, $case->{next} || 2, "$name: as the next generation");
             is($res->operation, $case->{operation}, "$name: of the same operation");
             $case->{ran} = 2;
         }
@@ -135,9 +136,33 @@ for my $mpm (qw(event prefork)) {
     $retry->();
     subtest "$mpm: in the end" => sub {
         for my $case (@cases) {
-            $check->($case, $case->{then} eq 'runs' ? 'replay' : $case->{then}, 'in the end');
+            $check->($case, $case->{then} =~ /runs|in-progress/ ? 'replay' : $case->{then}, 'in the end');
             is($orders->count($case->{operation}), $case->{effects}, "$case->{name}: effects");
             is($orders->outbox($case->{operation}), $case->{effects}, "$case->{name}: outbox rows") if $case->{mode} eq 'transactional';
+        }
+    };
+
+    # Somebody has looked at the backend's own table, and says what he found.
+    my @unknown = grep { $_->{then} eq 'outcome-unknown' } @cases;
+    spew($t->root . '/found', '{"found":true}', 0644);
+    for my $case (@unknown) {
+        my ($status, $said) = $t->ctl('resolve', $case->{operation}, '--reason', 'looked at the orders', $case->{effects}
+            ? ('--succeeded', '--code', 201, '--header', 'Content-Type: application/json', '--body-file', $t->root . '/found')
+            : ('--not-executed', '--owner-is-dead'));
+        is($status, 0, "$case->{name}: resolved") or diag($said);
+    }
+    $retry->();
+    subtest "$mpm: after resolve" => sub {
+        for my $case (@unknown) {
+            if ($case->{effects}) {
+                is($case->{res}->status . ' ' . $case->{res}->body, '201 {"found":true}', "$case->{name}: what was found");
+                ok($case->{res}->replayed, "$case->{name}: as a replay");
+            }
+            else {
+                $case->{next} = 3; # the verdict has taken one
+                $check->($case, 'runs', 'after resolve');
+            }
+            is($orders->count($case->{operation}), 1, "$case->{name}: one effect, now and for ever");
         }
     };
     like(slurp("$orders->{dir}/$mpm-transactional-before-the-commit.end"), qr/IDEM1/, "$mpm: the old transaction was refused, and rolled back");

@@ -120,7 +120,10 @@ BEGIN
         status = to_status, outcome = said,
         owner = CASE WHEN said <> 'rejected' THEN x.owner END,
         response_code = CASE WHEN said <> 'rejected' THEN $4 END,
-        response_headers = CASE WHEN said <> 'rejected' THEN head END,
+        -- where it was UNKNOWN the web server has answered already: no response is on its way any more
+        response_headers = CASE WHEN said <> 'rejected' THEN
+            CASE WHEN final AND head IS NULL AND x.settled_at IS NOT NULL THEN idempotency_snapshot_headers('{}')
+                 ELSE head END END,
         response_body = CASE WHEN said <> 'rejected' THEN $6 END,
         response_digest = CASE WHEN said <> 'rejected' THEN pg_catalog.sha256($6) END,
         settled_at = CASE WHEN said <> 'rejected' THEN pg_catalog.now() END,

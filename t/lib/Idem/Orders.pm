@@ -4,6 +4,7 @@ package Idem::Orders;
 # so that the effects of a route can be counted where they are. By request headers it waits at named points:
 #
 #   X-Hold: before TAG    has written, and not committed
+#   X-Hold: committing TAG  likewise, and holds the record's lock: its transaction has called a function of the module
 #   X-Hold: after TAG     has committed, and not answered
 #   X-Answer: STATUS      answers with this status (the default is 201), whatever it did
 #
@@ -27,7 +28,6 @@ CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, operati
 CREATE ROLE shop LOGIN IN ROLE idempotency_backend;
 GRANT SELECT, INSERT ON orders TO shop;
 SQL
-    $t->pg->do(slurp('/tmp/standin.sql')) unless $t->pg->value("SELECT to_regproc('idempotency_settle')"); # STANDIN
     $self->{script} = $t->backend->script('orders.cgi', $self->program);
     File::Copy::copy(needed(out_dir() . '/mod_stop.so'), $t->root . '/mod_stop.so') or die "copy: $!\n";
     chmod 0644, $t->root . '/mod_stop.so';
@@ -81,14 +81,12 @@ eval {
     $db = DBI->connect("dbi:Pg:host=$host;port=$port;dbname=$database;user=shop", undef, undef, { RaiseError => 1, PrintError => 0, AutoCommit => 0 });
     my ($id) = $db->selectrow_array('INSERT INTO orders (operation, generation) VALUES (?, ?) RETURNING id', undef, $operation, $generation);
     $answer = qq({"order":$id,"generation":$generation});
+    hold('before');
     if ($kind =~ /^(?:transactional|bare)$/) {
         $db->do('SELECT idempotency_outbox_put(?, ?, ?, ?::text::bytea)', undef, $operation, $generation, 'order', $answer);
-        hold('before');
+        hold('committing');
         $db->do('SELECT idempotency_settle(?, ?, ?, ?, ?, ?::text::bytea)', undef, $operation, $generation, 'succeeded',
             $kind eq 'bare' ? (undef, undef, undef) : (201, '{"Content-Type":"application/json"}', $answer));
-    }
-    else {
-        hold('before');
     }
     $db->commit;
     1;
