@@ -5,7 +5,14 @@ use warnings;
 use Idem::Load;
 use Idem::Test;
 
-my $t = Idem::Test->new(start => 0, backends => ['proxy'], config => "IdempotencyStoreTimeout 2s\n" . protected({ by => 'proxy' }, '/proxy', 'proxy'));
+sub settings {
+    my ($server) = @_;
+    mkdir $server->root . '/journal', 0700;
+    give($server->root . '/journal');
+    return "IdempotencyStoreTimeout 2s\nIdempotencyJournal \"@{[ $server->root ]}/journal\"\n" . protected({ by => 'proxy' }, '/proxy', 'proxy');
+}
+
+my $t = Idem::Test->new(start => 0, backends => ['proxy'], config => \&settings);
 my $primary = $t->pg;
 my $standby = Idem::Postgres->new(standby_of => $primary);
 $primary->do("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
@@ -13,8 +20,8 @@ $primary->do('SELECT pg_reload_conf()');
 ok(wait_for(sub { $primary->value("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == 1 }, 10), 'a synchronous standby');
 
 my $dsn = sprintf 'host=127.0.0.1,127.0.0.1 port=%d,%d dbname=postgres user=web connect_timeout=2 target_session_attrs=read-write', $primary->port, $standby->port;
-my $second = Idem::Test->new(mpm => 'prefork', start => 0, pg => $primary, backends => ['proxy'], config => sub { $t->httpd->{config} });
-my $third = Idem::Test->new(start => 0, pg => $primary, backends => ['proxy'], config => sub { $t->httpd->{config} },
+my $second = Idem::Test->new(mpm => 'prefork', start => 0, pg => $primary, backends => ['proxy'], config => sub { settings($_[0]) =~ s/\@PROXY\@/$t->backend->url/gre });
+my $third = Idem::Test->new(start => 0, pg => $primary, backends => ['proxy'], config => sub { settings($_[0]) =~ s/\@PROXY\@/$t->backend->url/gre },
     mpm_config => "ServerLimit 1\nStartServers 1\nThreadsPerChild 5\nMaxRequestWorkers 5\nMinSpareThreads 1\nMaxSpareThreads 5\n");
 my $dbd = $t->httpd->dbd_text($primary, 'web');
 $_->httpd->{dbd} = $dbd =~ s/DBDParams.*/DBDParams "$dsn"/r for $t, $second;
@@ -34,7 +41,7 @@ ok($load->wait_for_more(503, 10), 'the server is dead, they are refused');
 ok($standby->promote, 'the standby is promoted');
 ok($load->wait_for_more(200, 60), 'they are served again, no httpd was restarted');
 $load->stop;
-$load->holds('failover', may_be_open => 1);
+$load->holds('failover', journal => 1);
 
 my ($key, $first) = (fresh_key());
 ok(wait_for(sub { $first = $third->client->post('/proxy', key => $key, body => $body); $first->status == 200 }, 10), 'who had only the standby is served now');

@@ -5,11 +5,16 @@ use Idem::Load;
 use Idem::Test;
 use Time::HiRes qw(time);
 
-my $common = "IdempotencyStoreTimeout 1s\n";
-my $t = Idem::Test->new(backends => ['proxy'], config => $common . protected({ by => 'proxy' }, '/proxy', 'proxy'));
+sub settings {
+    my ($server) = @_;
+    mkdir $server->root . '/journal', 0700;
+    give($server->root . '/journal');
+    return "IdempotencyStoreTimeout 1s\nIdempotencyJournal \"@{[ $server->root ]}/journal\"\n" . protected({ by => 'proxy' }, '/proxy', 'proxy');
+}
+
+my $t = Idem::Test->new(backends => ['proxy'], config => \&settings);
 my $second = Idem::Test->new(mpm => 'prefork', pg => $t->pg, backends => ['proxy'], config => sub {
-    (my $text = $common . protected({ by => 'proxy' }, '/proxy', 'proxy')) =~ s/\@PROXY\@/$t->backend->url/ge;
-    return $text;
+    return settings($_[0]) =~ s/\@PROXY\@/$t->backend->url/gre;
 });
 my @clients = map { $_->client->with(authority => 'shop.example') } $t, $second;
 my @children = map { [ $_->httpd->children ] } $t, $second;
@@ -31,7 +36,7 @@ under_load('immediate shutdown and restart', sub {
     $t->pg->stop('immediate');
     ok($load->wait_for_more(503, 10), 'while it is away they are refused');
     $t->pg->start;
-}, may_be_open => 1);
+}, journal => 1);
 
 under_load('killed, twice', sub {
     for (1 .. 2) {
@@ -39,7 +44,7 @@ under_load('killed, twice', sub {
         unlink $t->pg->data . '/postmaster.pid';
         $t->pg->start;
     }
-}, may_be_open => 1);
+}, journal => 1);
 
 under_load('all backends are frozen', sub {
     my ($load) = @_;
@@ -49,7 +54,7 @@ under_load('all backends are frozen', sub {
     # one may hold a lock that all need, so that nobody is served
     ok($load->wait_for_more('200|503', 10), 'everybody is told something');
     kill CONT => map { $_->{pid} } @frozen;
-}, may_be_open => 1);
+}, journal => 1);
 
 under_load('the whole cluster is frozen', sub {
     my ($load) = @_;
@@ -59,11 +64,11 @@ under_load('the whole cluster is frozen', sub {
     is($clients[0]->post('/proxy', key => fresh_key(), body => '{}')->status, 503, 'refused');
     cmp_ok(time - $seconds, '<', 3, 'in time');
     $t->pg->cont;
-}, may_be_open => 1);
+}, journal => 1);
 
 under_load('connections are ended by an administrator', sub {
     $t->pg->do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'web'") for 1 .. 2;
-});
+}, journal => 1);
 
 is_deeply([ map { [ $_->httpd->children ] } $t ], [ $children[0] ], 'no child of the event server has ended');
 my %now = map { $_ => 1 } $second->httpd->children;
