@@ -115,7 +115,33 @@ subtest 'child exit is not held up' => sub {
     back('started again');
 };
 
+subtest 'no connect_timeout, and mod_dbd\'s own defaults' => sub {
+    $t->httpd->stop;
+    local $t->httpd->{dbd} = sprintf "DBDriver pgsql\nDBDParams \"%s\"\n", $wire->conninfo(user => 'web') =~ s/ connect_timeout=2//r;
+    $t->httpd->start;
+    back('at first');
+    $wire->mode('stall');
+    my ($seconds) = timed(sub { is($c->post('/charges', key => fresh_key(), body => $body)->status, 503, 'refused') });
+    cmp_ok($seconds, '<', 4, 'by the deadline');
+    ok(wait_for(sub { (timed(sub { $c->post('/charges', key => fresh_key(), body => $body) }))[0] < 0.3 }, 10), 'soon at once');
+    $wire->mode('pass');
+    back('without a timeout');
+    $wire->mode('stall');
+    $c->post('/charges', key => fresh_key(), body => $body);
+    ($seconds) = timed(sub { ok($t->httpd->stop, 'it ends') });
+    cmp_ok($seconds, '<', 15, 'soon');
+    $wire->mode('closed');
+    $t->httpd->start;
+    is($c->post('/charges', key => fresh_key(), body => $body)->status, 503, 'DBDMin 1, and nobody there: refused');
+    is($c->get('/static', user => undef)->body, "static\n", 'the server serves');
+    $wire->mode('pass');
+    back('DBDMin 1');
+    $t->httpd->stop;
+};
+
 unlike($t->httpd->log, qr/exit signal/, 'no child has crashed');
 $t->httpd->expect_log(qr/IDEM0902: the registry cannot be used, keyed requests get 503: \S/);
-$t->httpd->allow_log(qr/IDEM1003: registry: idem_\w+ had no answer|AH00484|AH10159|AH00045|IDEM1001/);
+$t->httpd->expect_log(qr/IDEM1202.*connect_timeout/);
+# mod_dbd tells of what it has tried by itself when a child began
+$t->httpd->allow_log(qr/\[dbd:|IDEM1203/, qr/IDEM1003: registry: idem_\w+ had no answer|AH00484|AH10159|AH00045|IDEM1001/);
 $t->finish;
