@@ -21,6 +21,7 @@
 #include "httpd/counters.h"
 #include "httpd/journaling.h"
 #include "httpd/logging.h"
+#include "httpd/pools.h"
 #include "httpd/sizing.h"
 #include "store/pgsql.h"
 
@@ -417,7 +418,7 @@ void idem_child_init(apr_pool_t *pchild, server_rec *main_server)
             child = child->next;
         }
         if (!child) {
-            child = make(pchild, conf, main_server);
+            child = idem_pools_share(pchild) == APR_SUCCESS ? make(pchild, conf, main_server) : NULL;
             if (!child) {
                 ap_log_error(APLOG_MARK, APLOG_CRIT, 0, s,
                              IDEM_LOG("1004") "no thread for the registry: keyed requests get 503 from this child");
