@@ -219,7 +219,7 @@ struct idem_store_t {
     int use_prepared;               /* IdempotencyStorePrepare */
     apr_interval_time_t timeout;    /* IdempotencyStoreTimeout; statement_timeout and lock_timeout lie below it */
     unsigned char digest_key[32];   /* from the control row, for digests in logs; valid once digest_key_known is 1 */
-    volatile int digest_key_known;  /* written once, by the thread that opens connections */
+    _Atomic int digest_key_known;   /* written once, by the thread that opens connections; publishes what it names */
     int max_connections;            /* that the server gives to ordinary roles; valid with digest_key_known */
     idem_store_log_fn log;
     void *log_baton;
