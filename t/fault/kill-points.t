@@ -1,4 +1,4 @@
-# The child that runs an operation is killed, at every point of its way, in every mode: what the client sees at once,
+# C062: the child that runs an operation is killed, at every point of its way, in every mode: what the client sees at once,
 # after the lease, and how often the effect is there, counted in the backend's own table.
 use strict;
 use warnings;

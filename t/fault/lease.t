@@ -36,7 +36,6 @@ sub at {
     ok(wait_for(sub { $orders->reached($tag) }, 20), "$place: it is at its point");
     return ($running, $tag);
 }
-sub pid_at { my ($tag) = @_; return slurp("$orders->{dir}/$tag") =~ s/\s+//r }
 
 # Every thread of it stands still.
 sub stop {

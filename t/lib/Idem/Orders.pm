@@ -6,6 +6,7 @@ package Idem::Orders;
 #   X-Hold: before TAG    has written, and not committed
 #   X-Hold: committing TAG  likewise, and holds the record's lock: its transaction has called a function of the module
 #   X-Hold: after TAG     has committed, and not answered
+#   X-Lock: A B           locks these two rows of a table, one after the other; between them: X-Hold: locked TAG
 #   X-Answer: STATUS      answers with this status (the default is 201), whatever it did
 #
 # What it does for the module is the path's last part: `external` and `repeatable` know nothing of it,
@@ -27,6 +28,9 @@ sub new {
 CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, operation uuid NOT NULL, generation int NOT NULL);
 CREATE ROLE shop LOGIN IN ROLE idempotency_backend;
 GRANT SELECT, INSERT ON orders TO shop;
+CREATE TABLE stock (id int PRIMARY KEY);
+INSERT INTO stock VALUES (1), (2);
+GRANT SELECT, UPDATE ON stock TO shop;
 SQL
     $self->{script} = $t->backend->script('orders.cgi', $self->program);
     File::Copy::copy(needed(out_dir() . '/mod_stop.so'), $t->root . '/mod_stop.so') or die "copy: $!\n";
@@ -47,6 +51,9 @@ sub place {
         "IdempotencyEffect $effect", @more) . "\n</Location>\n";
 }
 
+# The script that waits there.
+sub pid { my ($self, $tag) = @_; return slurp("$self->{dir}/$tag") =~ s/\s+//r }
+
 sub reached { my ($self, $tag) = @_; return -e "$self->{dir}/$tag" }
 sub go { my ($self, @tags) = @_; spew("$self->{dir}/$_.go", '', 0644) for @tags; return }
 
@@ -62,6 +69,7 @@ sub program {
     my $pg = $self->{t}->pg;
     return sprintf <<'PERL', $pg->socket_dir, $pg->port, $pg->database, $self->{dir};
 use DBI;
+local $SIG{__WARN__} = sub { };
 my ($host, $port, $database, $dir) = ('%s', %d, '%s', '%s');
 my ($operation, $generation) = @ENV{qw(IDEMPOTENCY_OPERATION_ID IDEMPOTENCY_GENERATION)};
 my ($kind) = ($ENV{PATH_INFO} // '') =~ m{(\w+)\z};
@@ -70,7 +78,7 @@ my $status = $ENV{HTTP_X_ANSWER} // 201;
 sub hold {
     return unless ($point // '') eq $_[0];
     open(my $mark, '>', "$dir/$tag.new") or die "mark: $!";
-    print $mark getppid, "\n";
+    print $mark "$$\n";
     close $mark;
     rename "$dir/$tag.new", "$dir/$tag";
     for (1 .. 3000) { last if -e "$dir/$tag.go"; select undef, undef, undef, 0.01 }
@@ -79,6 +87,10 @@ sub hold {
 my ($answer, $db);
 eval {
     $db = DBI->connect("dbi:Pg:host=$host;port=$port;dbname=$database;user=shop", undef, undef, { RaiseError => 1, PrintError => 0, AutoCommit => 0 });
+    for my $n (split / /, $ENV{HTTP_X_LOCK} // '') {
+        $db->do('SELECT FROM stock WHERE id = ? FOR UPDATE', undef, $n);
+        hold('locked');
+    }
     my ($id) = $db->selectrow_array('INSERT INTO orders (operation, generation) VALUES (?, ?) RETURNING id', undef, $operation, $generation);
     $answer = qq({"order":$id,"generation":$generation});
     hold('before');
@@ -93,9 +105,9 @@ eval {
 } or do {
     my $state = $DBI::state // '';
     ($status, $answer) = (500, qq({"error":"$state"}));
-    $db->rollback if $db;
+    eval { $db->rollback if $db };
 };
-$db->disconnect if $db;
+eval { $db->disconnect if $db };
 hold('after') if $status != 500;
 if ($tag) {
     # for a script that has outlived the child that started it
