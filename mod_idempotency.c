@@ -27,6 +27,7 @@
 #include "httpd/operation.h"
 #include "httpd/policy.h"
 #include "httpd/prepare.h"
+#include "httpd/quota.h"
 #include "httpd/recipe.h"
 #include "httpd/route.h"
 #include "httpd/run.h"
@@ -92,6 +93,8 @@ static const command_rec directives[] = {
                  "On to write to the registry once more when the backend is about to run"),
     AP_INIT_TAKE1("IdempotencyWait", idem_set_duration, FIELD(wait), IN_SECTIONS,
                   "how long a repeated request waits for the first one's answer, 5m at most"),
+    AP_INIT_TAKE_ARGV("IdempotencyQuota", idem_quota_set, NULL, IN_SECTIONS,
+                      "live=N inflight=N: how many operations a principal may have, or None"),
     AP_INIT_TAKE1("IdempotencyRetention", idem_set_duration, FIELD(retention), IN_SECTIONS,
                   "how long an answer is replayed"),
     AP_INIT_TAKE1("IdempotencyTombstone", idem_set_duration, FIELD(tombstone), IN_SECTIONS,

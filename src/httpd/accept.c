@@ -15,6 +15,7 @@
 
 APLOG_USE_MODULE(idempotency);
 
+#define RETRY_QUOTA 60
 #define MOST_LOOKS 4 /* a lost race is seen by the next look; a record that changes at every look is in progress */
 #define RETRY_STORE 2 /* seconds, Retry-After while the store is away */
 
@@ -34,6 +35,11 @@ void idem_accept_refuse_store(idem_ctx_t *ctx)
 /* Nothing may begin, and no record answers. */
 static void refuse_new(idem_ctx_t *ctx)
 {
+    if (ctx->over_quota) {
+        idem_context_refuse(ctx, IDEM_PROBLEM_QUOTA_EXCEEDED, NULL);
+        ctx->answer.retry_after = RETRY_QUOTA;
+        return;
+    }
     if (ctx->look_only) {
         idem_context_refuse(ctx, IDEM_PROBLEM_PAYLOAD_REJECTED, *ctx->look_only ? ctx->look_only : NULL);
         return;
@@ -48,7 +54,7 @@ static void refuse_new(idem_ctx_t *ctx)
  */
 static void without_store(request_rec *r, idem_ctx_t *ctx)
 {
-    if (ctx->server->store_failure != IDEM_FAILURE_OPEN || ctx->look_only || ctx->conf->mode == IDEM_MODE_READ_ONLY) {
+    if (ctx->server->store_failure != IDEM_FAILURE_OPEN || ctx->over_quota || ctx->look_only || ctx->conf->mode == IDEM_MODE_READ_ONLY) {
         idem_accept_refuse_store(ctx);
         return;
     }
@@ -221,6 +227,7 @@ static void begin(idem_ctx_t *ctx, const idem_reserve_t *wanted, const unsigned 
     ctx->phase = IDEM_PHASE_RUNNING;
     ctx->outcome_note = "executed";
     idem_child_running(ctx->server->store, 1);
+    idem_quota_begin(ctx);
 }
 
 /* Verdicts that write once more. 1 where the record has changed meanwhile and deserves another look. */
@@ -330,7 +337,8 @@ static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reser
     ctx->scope = found->scope;
     keep_operation(ctx, found->operation, found->generation);
     verdict = judge(ctx, wanted, found, same);
-    if (ctx->look_only && (verdict == IDEM_VERDICT_TAKE_OVER || verdict == IDEM_VERDICT_REUSE)) {
+    if ((ctx->look_only && (verdict == IDEM_VERDICT_TAKE_OVER || verdict == IDEM_VERDICT_REUSE)) ||
+        (ctx->over_quota && verdict == IDEM_VERDICT_REUSE)) {
         refuse_new(ctx);
         return 0;
     }
@@ -352,6 +360,8 @@ void idem_accept(request_rec *r, idem_ctx_t *ctx)
         return;
     }
     wanted = make_request(ctx, store);
+    ctx->over_quota = wanted->may_write && !idem_quota_allows(r, ctx);
+    wanted->may_write &= !ctx->over_quota;
     for (looks = 0; looks < MOST_LOOKS; looks++) {
         ctx->reserved_at = idem_dispatch_moment();
         if (!new_ids(wanted)) {

@@ -42,6 +42,7 @@ struct idem_child_store_t {
     idem_chores_t *chores;
     apr_array_header_t *journals; /* of idem_journaling_t *, one for each folder */
     idem_aliases_t *aliases;
+    idem_quotas_t *quotas;
     apr_interval_time_t lease;    /* the shortest of all routes that use this store */
     apr_interval_time_t interval; /* between heartbeats */
     apr_time_t next_heartbeat;
@@ -75,6 +76,11 @@ void idem_child_running(idem_child_store_t *child, int change)
 idem_aliases_t *idem_child_aliases(idem_child_store_t *child)
 {
     return child->aliases;
+}
+
+idem_quotas_t *idem_child_quotas(idem_child_store_t *child)
+{
+    return child->quotas;
 }
 
 int idem_child_first_bypass(idem_child_store_t *child)
@@ -242,7 +248,10 @@ static void say_goodbye(idem_child_store_t *child, apr_pool_t *p)
 static apr_time_t catch_up(idem_child_store_t *child, apr_pool_t *p)
 {
     apr_time_t again = idem_chores_work(child->chores, &child->own, p, 0);
+    apr_time_t count = idem_quotas_count(child->quotas, &child->own, p);
     int i;
+
+    again = count < again ? count : again;
 
     if (!child->own.digest_key_known && child->store.digest_key_known) {
         memcpy(child->own.digest_key, child->store.digest_key, sizeof(child->own.digest_key));
@@ -391,9 +400,10 @@ static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, s
     child->interval = child->interval > LONGEST_HEARTBEAT ? LONGEST_HEARTBEAT : child->interval;
     child->chores = chores;
     child->aliases = idem_aliases_create(pchild);
+    child->quotas = idem_quotas_create(pchild, wake, child);
     child->conns = idem_conns_create(pchild, conf->registry, conf->dbd.params, conf->dbd.most, most_busy(),
                                      idem_config_timeout(conf), wake, child);
-    if (!child->conns || !chores || !child->aliases || !open_pipe(child->wake) || !open_pipe(child->done) ||
+    if (!child->conns || !chores || !child->aliases || !child->quotas || !open_pipe(child->wake) || !open_pipe(child->done) ||
         idem_uuid_v7(child->store.owner, apr_time_now()) != APR_SUCCESS) {
         return NULL;
     }

@@ -13,6 +13,7 @@
 
 #include "httpd/config.h"
 #include "httpd/aliases.h"
+#include "httpd/quota.h"
 #include "store/store.h"
 
 /* Hook child_init: one of these for every server whose DBD settings hold a registry. */
@@ -23,6 +24,9 @@ idem_store_t *idem_child_store(idem_child_store_t *child);
 
 /* The aliases, as this child knows them. */
 idem_aliases_t *idem_child_aliases(idem_child_store_t *child);
+
+/* What this child knows of its callers' quotas. */
+idem_quotas_t *idem_child_quotas(idem_child_store_t *child);
 
 /* 1 for the first call in this child: there it is worth a warning that a request went unprotected. */
 int idem_child_first_bypass(idem_child_store_t *child);

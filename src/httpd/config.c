@@ -33,6 +33,8 @@ void *idem_config_create_dir(apr_pool_t *p, char *dir)
     conf->snapshot_body = IDEM_UNSET;
     conf->error_member = IDEM_UNSET;
     conf->forward_key = IDEM_UNSET;
+    conf->quota_live = IDEM_UNSET;
+    conf->quota_inflight = IDEM_UNSET;
     conf->retention = IDEM_UNSET;
     conf->tombstone = IDEM_UNSET;
     conf->reuse = IDEM_UNSET;
@@ -83,6 +85,8 @@ void *idem_config_merge_dir(apr_pool_t *p, void *outer, void *inner)
     MERGE_POINTER(status_path);
     MERGE_NUMBER(error_member);
     MERGE_NUMBER(forward_key);
+    MERGE_NUMBER(quota_live);
+    MERGE_NUMBER(quota_inflight);
     MERGE_NUMBER(retention);
     MERGE_NUMBER(tombstone);
     MERGE_NUMBER(reuse);
@@ -184,6 +188,8 @@ const idem_dir_t *idem_config_resolve(apr_pool_t *p, const idem_dir_t *unset)
     DEFAULT_NUMBER(error_member, 1);
     DEFAULT_NUMBER(forward_key, 1);
     DEFAULT_POINTER(outcomes, words(p, NULL, NULL, NULL));
+    DEFAULT_NUMBER(quota_live, 0);
+    DEFAULT_NUMBER(quota_inflight, 0);
     DEFAULT_NUMBER(retention, DEFAULT_RETENTION);
     DEFAULT_NUMBER(tombstone, DEFAULT_TOMBSTONE);
     DEFAULT_NUMBER(reuse, IDEM_REUSE_REFUSE);

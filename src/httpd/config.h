@@ -97,6 +97,8 @@ typedef struct idem_dir_t {
     int forward_key;
     const apr_array_header_t *outcomes;  /* of idem_outcome_rule_t, inner sections first */
 
+    int quota_live;                      /* IdempotencyQuota; 0: none */
+    int quota_inflight;
     apr_interval_time_t retention;
     apr_interval_time_t tombstone;
     int reuse;

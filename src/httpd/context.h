@@ -73,6 +73,8 @@ typedef struct idem_ctx_t {
     int has_operation;            /* operation below is valid: a record exists or existed */
     unsigned char operation[IDEM_UUID_LEN];
     int generation;
+    const char *quota_key;        /* under which it counts as running; NULL: it does not */
+    int over_quota;               /* it may meet its record, but begin nothing */
     idem_effect_e effect;           /* the stricter one of record and route */
     idem_state_e state;             /* as reserved, or as the dispatch has made it */
     int reserve_in_doubt;           /* it is ours, but one of its sendings got no answer and may still come */

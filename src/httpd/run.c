@@ -204,6 +204,7 @@ int idem_run_finish(request_rec *r)
         ctx->phase = IDEM_PHASE_SETTLED;
         ctx->outcome_note = "unknown";
         idem_child_running(ctx->server->store, -1);
+        idem_quota_end(ctx);
     }
     for (last = r; last->next; last = last->next) {
     }

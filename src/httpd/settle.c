@@ -296,5 +296,6 @@ int idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body)
     replaced = answer_late(r, ctx, settle);
     ctx->phase = IDEM_PHASE_SETTLED;
     idem_child_running(ctx->server->store, -1);
+    idem_quota_end(ctx);
     return !replaced;
 }

@@ -270,6 +270,7 @@ const idem_store_provider_t idem_store_pgsql = {
     unknown,
     idem_pgsql_announce,
     idem_pgsql_aliases,
+    idem_pgsql_count,
     heartbeat,
     farewell,
 };

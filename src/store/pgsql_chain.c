@@ -135,3 +135,36 @@ idem_store_result_e idem_pgsql_aliases(idem_store_t *store, idem_alias_book_t *b
     }
     return result;
 }
+
+idem_store_result_e idem_pgsql_count(idem_store_t *store, const idem_identity_t *identities, int n, int most,
+                                     idem_count_t *counts, apr_time_t deadline, apr_pool_t *p)
+{
+    const char **tenants = apr_pcalloc(p, sizeof(const char *) * (apr_size_t)(n + 1));
+    const char **principals = apr_pcalloc(p, sizeof(const char *) * (apr_size_t)(n + 1));
+    idem_pg_call_t call;
+    idem_pg_params_t params;
+    PGresult *rows;
+    idem_store_result_e result;
+    int i;
+
+    for (i = 0; i < n; i++) {
+        tenants[i] = identities[i].tenant;
+        principals[i] = identities[i].principal;
+    }
+    idem_pg_call_begin(&call, store, deadline, p);
+    idem_pg_params_begin(&params, p);
+    idem_pg_add_texts(&params, tenants);
+    idem_pg_add_texts(&params, principals);
+    idem_pg_add_text(&params, IDEM_SCOPE_VERSION);
+    idem_pg_add_long(&params, most);
+    result = idem_pg_call_run(&call, &idem_pg_count, &params, &rows);
+    idem_pg_call_end(&call);
+    if (result == IDEM_STORE_OK) {
+        for (i = 0; i < n && i < PQntuples(rows); i++) {
+            counts[i].live = idem_pg_get_int(rows, i, 0);
+            counts[i].inflight = idem_pg_get_int(rows, i, 1);
+        }
+        PQclear(rows);
+    }
+    return result;
+}

@@ -49,3 +49,14 @@ const idem_pg_statement_t idem_pg_aliases = {
     " FROM idempotency_control c LEFT JOIN idempotency_aliases a ON c.alias_version <> $1 WHERE c.the_only_row"
     " ORDER BY a.created_at DESC, a.old_tenant, a.old_principal",
     1};
+
+#define COUNT(condition)                                                                                               \
+    "(SELECT count(*)::int FROM (SELECT FROM idempotency_records r WHERE r.scope_version = $3 AND r.tenant_id = s.tenant" \
+    " AND r.principal_id = s.principal AND " condition " LIMIT $4) AS counted)"
+
+/* $1 tenants, $2 principals, $3 scope version, $4 the most that is counted. Two ranges of the primary key each. */
+const idem_pg_statement_t idem_pg_count = {
+    "idem_count", "TTtl",
+    "SELECT " COUNT("(r.expires_at IS NULL OR r.expires_at > now())") ", " COUNT("r.settled_at IS NULL")
+    " FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS s (tenant, principal, place) ORDER BY s.place",
+    1};

@@ -133,6 +133,12 @@ typedef struct idem_settle_t {
                                        to that state by itself in this generation and left no response: it was added. */
 } idem_settle_t;
 
+/* What a quota is held against. */
+typedef struct idem_count_t {
+    int live;     /* within retention, or not final */
+    int inflight; /* reserved or executing */
+} idem_count_t;
+
 typedef struct idem_store_t idem_store_t;
 
 /*
@@ -182,6 +188,13 @@ typedef struct idem_store_provider_t {
      * answer)
      */
     idem_store_result_e (*aliases)(idem_store_t *, idem_alias_book_t *, int *version, apr_time_t deadline, apr_pool_t *);
+
+    /*
+     * How many records each of n identities (1 to 32) has in the scope version "v1", at most `most` counted.
+     * OK, UNAVAILABLE, AMBIGUOUS (no answer)
+     */
+    idem_store_result_e (*count)(idem_store_t *, const idem_identity_t *identities, int n, int most, idem_count_t *counts,
+                                 apr_time_t deadline, apr_pool_t *);
 
     /* The owner's row: made or refreshed (seen_at by the store's clock), and removed at a clean exit. */
     idem_store_result_e (*heartbeat)(idem_store_t *, apr_time_t deadline, apr_pool_t *);
