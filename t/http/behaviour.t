@@ -59,12 +59,12 @@ my %row = (
     B10 => sub {
         my @res;
         ran($t, 1, 'twice', sub { @res = map { post('/orders?status=404&body=none', '{}') } 1 .. 2 });
-        is($res[1]->status, 404, '404');
+        is($res[1]->status, 404, 'status 404');
         is_replay($res[1], $res[0], 'the second');
     },
     B11 => sub {
         my @res = map { post('/orders?status=202&header=Location:%20/jobs/7', '{}') } 1 .. 2;
-        is($res[1]->status, 202, '202');
+        is($res[1]->status, 202, 'status 202');
         is($res[1]->header('Location'), '/jobs/7', 'Location');
         is_replay($res[1], $res[0], 'the second');
     },

@@ -3,13 +3,29 @@ use strict;
 use warnings;
 use Idem::Test;
 
-my $t = Idem::Test->new(backends => [qw(cgi proxy fpm)], config => sub {
+my $t = Idem::Test->new(backends => [qw(cgi proxy fpm)], modules => ['lua'], config => sub {
     my ($t) = @_;
     my $root = $t->root;
     mkdir "$root/$_" for qw(scripts off);
     give("$root/scripts", "$root/off");
     spew("$root/off/x.cgi", slurp($t->backend->cgi), 0755);
+    # A handler inside httpd, told by the query what to do.
+    spew("$root/handler.lua", <<'LUA', 0644);
+function handle(r)
+    local effects = io.open("@ROOT@/app/effects", "a")
+    effects:write('{"event":"effect","path":"' .. r.uri .. '"}\n')
+    effects:close()
+    r.content_type = "text/plain"
+    if r.args == "busy" then return 503 end
+    if r.args == "refuse" then return 409 end
+    if r.args == "short" then r.headers_out["Content-Length"] = "1000" end
+    r:puts(string.rep("x", 500))
+    return apache2.OK
+end
+LUA
+    spew("$root/handler.lua", $t->expand(slurp("$root/handler.lua")), 0644);
     return join '',
+        "LuaMapHandler ^/lua $root/handler.lua handle\n", protected({ by => 'none' }, '/lua', 'lua'),
         protected('/cgi', 'cgi'), protected({ by => 'proxy' }, '/proxy', 'proxy'), protected({ by => 'fpm' }, '/php', 'php'),
         protected({ by => 'proxy' }, '/override', 'override', 'ProxyErrorOverride On'),
         protected('/rules', 'rules', 'IdempotencyOutcome 5xx failed', 'IdempotencyOutcome 409 rejected', 'IdempotencyOutcome 200 unknown',
@@ -113,6 +129,25 @@ subtest 'a reply that breaks off' => sub {
     });
     $t->backend->behave;
     $log->expect_log(qr/AH01110/);
+};
+
+subtest 'what a handler inside httpd returns' => sub {
+    my $key = fresh_key();
+    ran($t, 2, 'a refusal with nothing passed on', sub { is($c->post('/lua?refuse', key => $key, body => $body)->status, 409, 'refused') for 1 .. 2 });
+    is_deeply(row($key), {}, 'no record is left');
+    for my $case ([ 'busy', 503, 'a 503, with no word that nothing was reached' ], [ 'short', 502, 'fewer octets than announced' ]) {
+        my ($query, $status, $name) = @$case;
+        $key = fresh_key();
+        ran($t, 1, $name, sub {
+            is($c->post("/lua?$query", key => $key, body => $body)->status, $status, "$name: $status");
+            is(row($key)->{status}, 'UNKNOWN', "$name: UNKNOWN");
+            problem($c->post("/lua?$query", key => $key, body => $body), 'outcome-unknown');
+        });
+    }
+    $log->expect_log(qr/shorter or longer than announced/);
+    my $first = $c->post('/lua', key => fresh_key(), body => $body);
+    is($first->status, 200, 'a whole reply');
+    is(length $first->body, 500, 'of all its octets');
 };
 
 subtest 'a proxy that words errors itself' => sub {

@@ -115,6 +115,13 @@ DBDExptime 60
 CONF
 }
 
+# A module built with AddressSanitizer needs its library first in the server; what it finds goes to the log.
+sub environment {
+    my ($self) = @_;
+    return { (map { $_ => $ENV{$_} } grep { /^[AUL]SAN_OPTIONS$/ } keys %ENV),
+        ($ENV{IDEM_PRELOAD} && $self->{module} ? (LD_PRELOAD => $ENV{IDEM_PRELOAD}) : ()), %{ $self->{env} } };
+}
+
 sub command {
     my ($self, @more) = @_;
     return [ $self->{program}, '-d', $self->{root}, '-f', $self->conf_file, @more ];
@@ -125,7 +132,7 @@ sub start {
     my $times = $self->resumed;
     spew($self->conf_file, $self->config_text, 0644);
     $self->{pid} = spawn(cmd => $self->command('-DFOREGROUND'), session => 1, out => "$self->{root}/logs/stdout",
-        dir => $self->{root}, env => $self->{env});
+        dir => $self->{root}, env => $self->environment);
     # Before it says so it does not know its signals yet.
     wait_for(sub { !alive($self->{pid}) or $self->resumed > $times && $self->answers }, 30) && alive($self->{pid})
         or die "httpd does not start:\n" . tail("$self->{root}/logs/stdout", 20) . tail($self->log_file, 20);
@@ -142,7 +149,7 @@ sub configtest {
     my ($self, $text, %arg) = @_;
     my $file = "$self->{root}/conf/test.conf";
     spew($file, $self->config_text(%arg, config => $text), 0644);
-    return run(cmd => [ $self->{program}, '-d', $self->{root}, '-f', $file, '-t' ], dir => $self->{root}, env => $self->{env});
+    return run(cmd => [ $self->{program}, '-d', $self->{root}, '-f', $file, '-t' ], dir => $self->{root}, env => $self->environment);
 }
 
 # The children that serve requests (not mod_cgid's daemon).

@@ -83,7 +83,7 @@ sub set_up_store {
 sub ctl {
     my ($t, @command) = @_;
     my $program = $t->{ctl} // $t->{pg}->socket_dir . '/idempotencyctl';
-    return run(cmd => [ $program, @command ], env => $t->{pg}->env, dir => $t->{pg}->socket_dir);
+    return run(cmd => [ $program, @command ], env => { %{ $t->{pg}->env }, ASAN_OPTIONS => $ENV{ASAN_OPTIONS} }, dir => $t->{pg}->socket_dir);
 }
 
 # @CGI@ @PHP@ @FPM@ @PROXY@ @AUTH@ @ROOT@ @PORT@ in a configuration text.
