@@ -53,17 +53,19 @@ my @wrong = (
     (map { "IdempotencySnapshotHeaders $_" } 'Set-Cookie', 'Date', 'Server', 'Via', 'Connection', 'WWW-Authenticate', 'X-One Transfer-Encoding', '"a b"'),
     'IdempotencyReplayedHeader "a b"', 'IdempotencyErrorMember Perhaps', 'IdempotencyForwardKey Perhaps',
     'IdempotencyRetention 1w', 'IdempotencyRetention -1s', 'IdempotencyTombstone month', 'IdempotencyReuse Never', 'IdempotencyLease 0s', 'IdempotencyLease 1x', 'IdempotencyMaxRun 0',
+    'IdempotencyWait soon', 'IdempotencyWait', 'IdempotencyEffect sometimes', 'IdempotencyDispatchMark Perhaps', 'IdempotencyStatusPath status', 'IdempotencyServerKey "%{"',
+    'IdempotencyPayloadContract /nowhere/contract.json', 'IdempotencyPayloadContract',
     'IdempotencyOutcome', 'IdempotencyOutcome 500', 'IdempotencyOutcome failed', 'IdempotencyOutcome 6xx failed', 'IdempotencyOutcome 99 failed', 'IdempotencyOutcome 500 maybe', 'IdempotencyOutcome 500 failed "expr=%{"',
 );
 for my $line (@wrong) {
     refused(substr($line, 0, 80) =~ s/[^ -~]/?/gr, place("!$line"), qr/Idempotency/);
 }
-my @wrong_server = ('IdempotencyStoreTimeout 0s', 'IdempotencyStoreTimeout soon', 'IdempotencyStorePrepare Perhaps', 'IdempotencyWriterEpoch 0', 'IdempotencyWriterEpoch x',
+my @wrong_server = ('IdempotencyStoreFailure Perhaps', 'IdempotencyJournal /nowhere/journal', 'IdempotencyStoreTimeout 0s', 'IdempotencyStoreTimeout soon', 'IdempotencyStorePrepare Perhaps', 'IdempotencyWriterEpoch 0', 'IdempotencyWriterEpoch x',
     'IdempotencyDocs /relative', 'IdempotencyDocs https://docs.example/errors#part', 'IdempotencyDocs', 'IdempotencyStore nowhere.example');
 for my $line (@wrong_server) {
     refused($line, "!$line\n" . place(), qr/Idempotency/);
 }
-for my $line ('IdempotencyStore x', 'IdempotencyStoreTimeout 1s', 'IdempotencyStorePrepare Off', 'IdempotencyWriterEpoch 2', 'IdempotencyDocs https://docs.example/') {
+for my $line ('IdempotencyStoreFailure Open', 'IdempotencyJournal /var/tmp', 'IdempotencyStore x', 'IdempotencyStoreTimeout 1s', 'IdempotencyStorePrepare Off', 'IdempotencyWriterEpoch 2', 'IdempotencyDocs https://docs.example/') {
     refused("$line in a section", place("!$line"), qr/not allowed (?:here|in)/);
 }
 

@@ -4,7 +4,8 @@ use warnings;
 use Idem::Test;
 use Time::HiRes qw(time);
 
-my $t = Idem::Test->new(config => protected('/charges', 'charges.create') . protected('/lease', 'lease', 'IdempotencyLease 2s')
+my $t = Idem::Test->new(config => protected('/charges', 'charges.create') . protected('/wait', 'wait', 'IdempotencyWait 5s')
+    . protected('/short', 'short', 'IdempotencyWait 300ms') . protected('/lease', 'lease', 'IdempotencyLease 2s')
     . protected('/query', 'query', 'IdempotencyFingerprintQuery None'));
 my $c = $t->client;
 my $ten = '{"amount":10}';
@@ -119,6 +120,32 @@ subtest 'Retry-After is not beyond the lease' => sub {
     cmp_ok($late->header('Retry-After'), '<=', 2, 'within a lease of 2 s');
     $t->backend->release;
     is($running->response->status, 200, 'a living owner keeps its record beyond the lease');
+    $t->backend->behave;
+};
+
+subtest 'waiting' => sub {
+    my $key = fresh_key();
+    $t->backend->behave(hold => 1);
+    ran($t, 1, 'waiters', sub {
+        my $effects = () = $t->backend->effects;
+        my $running = $c->send(POST => '/wait', key => $key, body => $ten);
+        ok(wait_for(sub { (() = $t->backend->effects) > $effects }), 'the application runs');
+        my @waiting = map { $c->send(POST => '/wait', key => $key, body => $ten) } 1 .. 3;
+        ok($waiting[0]->silent(0.3), 'a waiter is not answered yet');
+        $t->backend->release;
+        my $first = $running->response;
+        is_replay($_->response, $first, 'a waiter') for @waiting;
+    });
+    $t->backend->behave(hold => 1);
+    my $effects = () = $t->backend->effects;
+    my $running = $c->send(POST => '/short', key => $key, body => $ten);
+    ok(wait_for(sub { (() = $t->backend->effects) > $effects }), 'the application runs');
+    my $before = time;
+    problem($c->post('/short', key => $key, body => $ten), 'in-progress');
+    cmp_ok(time - $before, '>=', 0.3, 'not before the wait is over');
+    cmp_ok(time - $before, '<', 2, 'and not long after');
+    $t->backend->release;
+    is($running->response->status, 200, 'the first is answered');
     $t->backend->behave;
 };
 
