@@ -1,5 +1,6 @@
 #include "httpd/announce.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include <apr_strings.h>
@@ -38,6 +39,44 @@ static const apr_array_header_t *sources_of(const apr_array_header_t *sections, 
     return found;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    const idem_announced_t *one = a;
+    const idem_announced_t *two = b;
+    int order = strcmp(one->route, two->route);
+
+    order = order ? order : strcmp(one->revision, two->revision);
+    return order ? order : strcmp(one->sources, two->sources);
+}
+
+/*
+ * A route that several sections bind (one for each shop, say) has all their sources: one line, whatever the order of
+ * the sections, or they would seem to change each other's.
+ */
+static apr_array_header_t *join_equal(apr_pool_t *p, apr_array_header_t *routes)
+{
+    apr_array_header_t *joined = apr_array_make(p, 8, sizeof(idem_announced_t));
+    const char *last_sources = NULL;
+    int i;
+
+    if (routes->nelts) {
+        qsort(routes->elts, (size_t)routes->nelts, sizeof(idem_announced_t), by_name);
+    }
+    for (i = 0; i < routes->nelts; i++) {
+        const idem_announced_t *next = &APR_ARRAY_IDX(routes, i, idem_announced_t);
+        idem_announced_t *last = joined->nelts ? &APR_ARRAY_IDX(joined, joined->nelts - 1, idem_announced_t) : NULL;
+
+        if (!last || strcmp(last->route, next->route) || strcmp(last->revision, next->revision)) {
+            APR_ARRAY_PUSH(joined, idem_announced_t) = *next;
+        }
+        else if (strcmp(last_sources, next->sources)) {
+            last->sources = apr_pstrcat(p, last->sources, " | ", next->sources, NULL);
+        }
+        last_sources = next->sources;
+    }
+    return joined;
+}
+
 apr_array_header_t *idem_announce_collect(apr_pool_t *pconf, const apr_array_header_t *sections)
 {
     apr_array_header_t *routes = apr_array_make(pconf, 8, sizeof(idem_announced_t));
@@ -57,7 +96,7 @@ apr_array_header_t *idem_announce_collect(apr_pool_t *pconf, const apr_array_hea
         announced->sources = apr_pstrcat(pconf, words_of(pconf, "tenant", sources_of(sections, section, 0)), "; ",
                                          words_of(pconf, "principal", sources_of(sections, section, 1)), NULL);
     }
-    return routes;
+    return join_equal(pconf, routes);
 }
 
 void idem_announce(idem_store_t *store, const apr_array_header_t *routes, server_rec *s, apr_pool_t *p)

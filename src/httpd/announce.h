@@ -10,7 +10,7 @@
 #include "httpd/sections.h"
 #include "store/store.h"
 
-/* One named route and the words of its sources. */
+/* One named route and revision, and the words of its sources; of several sections, joined by " | ". */
 typedef struct idem_announced_t {
     const char *route;
     const char *revision;

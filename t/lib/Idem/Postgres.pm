@@ -54,7 +54,8 @@ sub follow {
 # Returns when it is a server that takes writes.
 sub promote {
     my ($self) = @_;
-    return $self->value('SELECT pg_promote(true, 30)') eq 't' or die "it is not promoted\n";
+    $self->value('SELECT pg_promote(true, 30)') eq 't' or die "it is not promoted\n";
+    return 1;
 }
 
 sub version { $_[0] =~ m{/(\d+)/bin} ? $1 : 0 }
