@@ -74,7 +74,7 @@ int idem_lookup_refresh(request_rec *r, idem_ctx_t *ctx, idem_reserve_t *wanted)
     }
     idem_lookup_scopes(ctx, wanted);
     if (wanted->alias_version != before) {
-        ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, IDEM_LOG("1301") "aliases have changed: looking again");
+        ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, IDEM_LOG("2001") "aliases have changed: looking again");
     }
     return wanted->alias_version != before;
 }

@@ -121,7 +121,7 @@ int idem_quota_allows(request_rec *r, const idem_ctx_t *ctx)
     }
     apr_thread_mutex_unlock(quotas->lock);
     if (full) {
-        ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r, IDEM_LOG("1401") "IdempotencyQuota: more than %d principals in this "
+        ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r, IDEM_LOG("2101") "IdempotencyQuota: more than %d principals in this "
                       "child within a minute: the others have no quota", MOST_PRINCIPALS);
     }
     if (is_new) {
