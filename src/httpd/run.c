@@ -97,6 +97,9 @@ static int make_up(request_rec *r, idem_ctx_t *ctx, int status)
     if (idem_edge_was_bypassed(r, ctx)) {
         /* An nph- script or a switched protocol: what was said to the client nobody knows, and it has left. */
         ctx->broken = 1;
+        ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r,
+                      IDEM_LOG("0509") "operation %s: the handler's answer went past httpd's filters, nobody saw it",
+                      idem_uuid_text(r->pool, ctx->operation));
         idem_settle(r, ctx, NULL);
         return status;
     }

@@ -2,10 +2,11 @@
 # says what can be known, the retry is told that, and nothing runs twice.
 use strict;
 use warnings;
+use Idem::Curl;
 use Idem::Test;
 
 my $dead = free_port();
-my $t = Idem::Test->new(backends => [qw(cgi proxy fpm fpm_tcp fcgid)], modules => [qw(proxy_balancer lbmethod_byrequests slotmem_shm substitute)],
+my $t = Idem::Test->new(backends => [qw(cgi proxy fpm fpm_tcp fcgid)], modules => [qw(proxy_balancer lbmethod_byrequests slotmem_shm substitute http2)],
     config => sub {
     my ($t) = @_;
     my $root = $t->root;
@@ -14,7 +15,7 @@ my $t = Idem::Test->new(backends => [qw(cgi proxy fpm fpm_tcp fcgid)], modules =
     $t->backend->script('jump.cgi', 'Idem::App::note($root, event => "effect", key => "jump"); print "Location: /nowhere/thanks\n\n";');
     my $script = sub { "ScriptAlias \"$_[0]\" \"$root/app/cgi/$_[1]\"\n" };
     my $proxy = sub { my ($path, $more) = @_; "ProxyPass \"$path\" \"\@PROXY\@$path\" $more\n" };
-    return join '', "FcgidIPCDir $root/run/fcgid\nFcgidProcessTableFile $root/run/fcgid.shm\nFcgidMaxRequestLen 16777216\n",
+    return join '', "Protocols h2c http/1.1\n", protected({ by => 'proxy' }, '/keep', 'keep'), "FcgidIPCDir $root/run/fcgid\nFcgidProcessTableFile $root/run/fcgid.shm\nFcgidMaxRequestLen 16777216\n",
         $script->('/sorry', 'sorry.cgi'),
         "<Proxy \"balancer://pair\">\n    BalancerMember \"http://127.0.0.1:$dead\" loadfactor=100\n    BalancerMember \"\@PROXY\@\"\n</Proxy>\n",
         "ProxyPass \"/pair\" \"balancer://pair/pair\"\n", protected({ by => 'none' }, '/pair', 'pair'),
@@ -167,6 +168,7 @@ subtest 'a script that talks past httpd' => sub {
     # now and then httpd itself closes such a connection before the answer is through, with the module or without
     my $first = ends('nph', '/nph', %unknown);
     like($first->body, qr/raw/, 'its answer went out') if $first;
+    $log->expect_log(qr/IDEM0509/);
 };
 
 subtest 'a script that sends on to a place that is not there' => sub {
@@ -181,6 +183,32 @@ subtest 'a filter that fails' => sub {
         ok($first && $first->status >= 500, "$at: an error, not an empty success") or diag($first ? $first->status : 'nothing');
     }
     $log->expect_log(qr/AH01328/);
+};
+
+subtest 'a kept connection to the application that breaks' => sub {
+    # mod_proxy would close the client's connection without a word, that it sends the request again by itself
+    my $on = $c->connect;
+    is($c->request(POST => '/keep/x', key => fresh_key(), body => $body, on => $on, keep => 1)->status, 200, 'the first goes well');
+    ends('the second', '/keep/x', behave => { die => 'before' }, status => 502, %unknown, during => sub {
+        my ($key, $first) = @_;
+        $$first = $c->request(POST => '/keep/x', key => $key, body => $body, on => $on, keep => 1);
+    });
+};
+
+subtest 'the same over HTTP/2' => sub {
+    my $h2 = Idem::Curl->new(base => 'http://localhost:' . $t->httpd->port, user => 'a', options => ['http2-prior-knowledge']);
+    my %broken = (size => 1000, length => 1000);
+    for my $case ([ '/cgi', %broken, die => 'before' ], [ '/cgi', %broken, die => 'body' ], [ '/proxy', %broken, die => 'before' ], [ '/proxy', %broken, die => 'body' ],
+        [ '/tcp/x', %broken, die => 'before' ], [ '/tcp/x', %broken, die => 'body' ], [ '/sub_cgi', body => 'a' x 5000 ], [ '/sub_proxy', body => 'a' x 5000 ], [ '/fcgid/x', %broken, die => 'body' ]) {
+        my ($at, %behave) = @$case;
+        my $name = "$at, " . ($behave{die} // 'a filter that fails');
+        my $first = ends($name, $at, behave => \%behave, %unknown, during => sub {
+            my ($key, $answer) = @_;
+            $$answer = $h2->post($at, key => $key, body => $body);
+        });
+        is($first && $first->{version}, '2', "$name: the protocol");
+        ok($first && $first->status >= 500, "$name: an error for the first client");
+    }
 };
 
 $t->finish;
