@@ -38,7 +38,7 @@ static int offset_of(const cmd_parms *cmd)
 }
 
 /* "NAME: what is wrong", in the pool of the configuration. */
-static const char *fault(const cmd_parms *cmd, const char *words)
+const char *idem_set_fault(const cmd_parms *cmd, const char *words)
 {
     return apr_pstrcat(cmd->pool, cmd->cmd->name, ": ", words, NULL);
 }
@@ -62,7 +62,7 @@ const char *idem_set_route(cmd_parms *cmd, void *conf, int argc, char *const arg
     int i;
 
     if (argc < 1 || !*argv[0]) {
-        return fault(cmd, "takes NAME, auto or None, then revision=R, accepts=R and methods=POST,PATCH");
+        return idem_set_fault(cmd, "takes NAME, auto or None, then revision=R, accepts=R and methods=POST,PATCH");
     }
     route->name = apr_pstrdup(cmd->pool, argv[0]);
     route->kind = !apr_cstr_casecmp(argv[0], "None")   ? IDEM_ROUTE_NONE
@@ -73,7 +73,7 @@ const char *idem_set_route(cmd_parms *cmd, void *conf, int argc, char *const arg
     route->directive = cmd->directive;
     for (i = 1; i < argc; i++) {
         if (route->kind == IDEM_ROUTE_NONE) {
-            return fault(cmd, "None takes no option");
+            return idem_set_fault(cmd, "None takes no option");
         }
         if (!apr_cstr_casecmpn(argv[i], "revision=", 9)) {
             route->revision = apr_pstrdup(cmd->pool, argv[i] + 9);
@@ -84,11 +84,11 @@ const char *idem_set_route(cmd_parms *cmd, void *conf, int argc, char *const arg
         else if (!apr_cstr_casecmpn(argv[i], "methods=", 8)) {
             route->methods = idem_values_methods(cmd->pool, argv[i] + 8);
             if (!route->methods) {
-                return fault(cmd, "methods= takes method names that carry a body, joined by commas (POST,PATCH)");
+                return idem_set_fault(cmd, "methods= takes method names that carry a body, joined by commas (POST,PATCH)");
             }
         }
         else {
-            return fault(cmd, apr_psprintf(cmd->pool, "unknown option '%s': there are revision=, accepts= and methods=", argv[i]));
+            return idem_set_fault(cmd, apr_psprintf(cmd->pool, "unknown option '%s': there are revision=, accepts= and methods=", argv[i]));
         }
     }
     if (route->kind != IDEM_ROUTE_NONE) {
@@ -99,7 +99,7 @@ const char *idem_set_route(cmd_parms *cmd, void *conf, int argc, char *const arg
         }
 
         if (words) {
-            return fault(cmd, words);
+            return idem_set_fault(cmd, words);
         }
     }
     ((idem_dir_t *)conf)->route = route;
@@ -112,13 +112,13 @@ const char *idem_set_sources(cmd_parms *cmd, void *conf, int argc, char *const a
     int i;
 
     if (argc < 1) {
-        return fault(cmd, "takes one or more of user, env:NAME, note:NAME, ssl:VAR, server, const:TEXT");
+        return idem_set_fault(cmd, "takes one or more of user, env:NAME, note:NAME, ssl:VAR, server, const:TEXT");
     }
     for (i = 0; i < argc; i++) {
         const char *words = idem_values_source(cmd->pool, argv[i], &APR_ARRAY_PUSH(sources, idem_source_t));
 
         if (words) {
-            return fault(cmd, words);
+            return idem_set_fault(cmd, words);
         }
     }
     FIELD(conf, offset_of(cmd), const apr_array_header_t *) = sources;
@@ -135,17 +135,17 @@ const char *idem_set_names(cmd_parms *cmd, void *conf, int argc, char *const arg
     int i;
 
     if (argc < 1) {
-        return fault(cmd, "takes one or more names, or None");
+        return idem_set_fault(cmd, "takes one or more names, or None");
     }
     if (argc == 1 && !apr_cstr_casecmp(argv[0], "None")) {
         argc = 0;
     }
     for (i = 0; i < argc; i++) {
         if (!idem_values_is_token(argv[i])) {
-            return fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a name", argv[i]));
+            return idem_set_fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a name", argv[i]));
         }
         if (is_snapshot && idem_snapshot_forbidden(argv[i])) {
-            return fault(cmd, apr_psprintf(cmd->pool, "%s is never kept for a replay", argv[i]));
+            return idem_set_fault(cmd, apr_psprintf(cmd->pool, "%s is never kept for a replay", argv[i]));
         }
     }
     names = copy_names(cmd->pool, argc, argv);
@@ -158,7 +158,7 @@ const char *idem_set_fingerprint_query(cmd_parms *cmd, void *conf, int argc, cha
     idem_dir_t *dir = conf;
 
     if (argc < 1) {
-        return fault(cmd, "takes All, None, or the names of the parameters to bind");
+        return idem_set_fault(cmd, "takes All, None, or the names of the parameters to bind");
     }
     dir->query_names = copy_names(cmd->pool, 0, NULL);
     if (argc == 1 && !apr_cstr_casecmp(argv[0], "All")) {
@@ -187,13 +187,13 @@ const char *idem_set_outcome(cmd_parms *cmd, void *conf, int argc, char *const a
 
         expr = ap_expr_parse_cmd(cmd, argv[argc - 1] + 5, AP_EXPR_FLAG_DONT_VARY, &error, NULL);
         if (error) {
-            return fault(cmd, apr_pstrcat(cmd->pool, "expr= cannot be parsed: ", error, NULL));
+            return idem_set_fault(cmd, apr_pstrcat(cmd->pool, "expr= cannot be parsed: ", error, NULL));
         }
         argc--;
     }
     outcome = argc >= 2 ? idem_outcome_parse(argv[argc - 1]) : IDEM_OUTCOME_COUNT;
     if (outcome == IDEM_OUTCOME_NONE || outcome >= IDEM_OUTCOME_RELEASED) {
-        return fault(cmd, "takes STATUS... OUTCOME [\"expr=EXPR\"], OUTCOME one of succeeded, failed, rejected, unknown");
+        return idem_set_fault(cmd, "takes STATUS... OUTCOME [\"expr=EXPR\"], OUTCOME one of succeeded, failed, rejected, unknown");
     }
     /* several lines of one section stand in their order */
     rules = dir->outcomes ? apr_array_copy(cmd->pool, dir->outcomes)
@@ -204,7 +204,7 @@ const char *idem_set_outcome(cmd_parms *cmd, void *conf, int argc, char *const a
         rule->outcome = outcome;
         rule->expr = expr;
         if (!idem_values_status(argv[i], &rule->first_status, &rule->last_status)) {
-            return fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a status: 200 to 599, or a class such as 5xx", argv[i]));
+            return idem_set_fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a status: 200 to 599, or a class such as 5xx", argv[i]));
         }
     }
     dir->outcomes = rules;
@@ -224,7 +224,7 @@ const char *idem_set_choice(cmd_parms *cmd, void *conf, const char *word)
         }
         list = apr_pstrcat(cmd->pool, list, i ? ", " : "", choice->words[i], NULL);
     }
-    return fault(cmd, apr_psprintf(cmd->pool, "'%s' is not one of: %s", word, list));
+    return idem_set_fault(cmd, apr_psprintf(cmd->pool, "'%s' is not one of: %s", word, list));
 }
 
 const char *idem_set_flag(cmd_parms *cmd, void *conf, int on)
@@ -243,7 +243,7 @@ const char *idem_set_duration(cmd_parms *cmd, void *conf, const char *text)
 
     if (!idem_values_duration(text, &value) || (needs_time && value < apr_time_from_sec(1)) ||
         (is_wait && value > LONGEST_WAIT)) {
-        return fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a duration such as 500ms, 60s, 15m, 24h or 30d%s", text,
+        return idem_set_fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a duration such as 500ms, 60s, 15m, 24h or 30d%s", text,
                                        needs_time ? ", at least 1s" : is_wait ? ", at most 5m" : ""));
     }
     FIELD(conf, offset, apr_interval_time_t) = value;
@@ -262,7 +262,7 @@ const char *idem_set_size(cmd_parms *cmd, void *conf, const char *text)
     apr_off_t value;
 
     if (!idem_values_size(text, &value)) {
-        return fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a size such as 65536, 256K, 8M or 1G (at most 1G)", text));
+        return idem_set_fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a size such as 65536, 256K, 8M or 1G (at most 1G)", text));
     }
     FIELD(conf, offset_of(cmd), apr_off_t) = value;
     return NULL;
@@ -271,10 +271,10 @@ const char *idem_set_size(cmd_parms *cmd, void *conf, const char *text)
 const char *idem_set_key_header(cmd_parms *cmd, void *conf, const char *name)
 {
     if (!idem_values_is_token(name)) {
-        return fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a header name", name));
+        return idem_set_fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a header name", name));
     }
     if (idem_values_is_backend_header(name)) {
-        return fault(cmd, apr_psprintf(cmd->pool, "%s is a name that the module itself writes", name));
+        return idem_set_fault(cmd, apr_psprintf(cmd->pool, "%s is a name that the module itself writes", name));
     }
     ((idem_dir_t *)conf)->key_header = apr_pstrdup(cmd->pool, name);
     return NULL;
@@ -287,7 +287,7 @@ const char *idem_set_key_length(cmd_parms *cmd, void *conf, const char *min, con
     int high;
 
     if (!idem_values_number(min, 1, 255, &low) || !idem_values_number(max, 1, 255, &high) || low > high) {
-        return fault(cmd, "takes MIN MAX in octets, 1 to 255, MIN not above MAX");
+        return idem_set_fault(cmd, "takes MIN MAX in octets, 1 to 255, MIN not above MAX");
     }
     dir->key_min = low;
     dir->key_max = high;
@@ -301,7 +301,7 @@ const char *idem_set_key_pattern(cmd_parms *cmd, void *conf, const char *text)
 
     dir->key_pattern = idem_pattern_compile(cmd->pool, text, &error);
     dir->key_pattern_text = apr_pstrdup(cmd->pool, text);
-    return dir->key_pattern ? NULL : fault(cmd, apr_pstrcat(cmd->pool, "the pattern is broken: ", error, NULL));
+    return dir->key_pattern ? NULL : idem_set_fault(cmd, apr_pstrcat(cmd->pool, "the pattern is broken: ", error, NULL));
 }
 
 const char *idem_set_server_key(cmd_parms *cmd, void *conf, const char *text)
@@ -310,13 +310,13 @@ const char *idem_set_server_key(cmd_parms *cmd, void *conf, const char *text)
 
     ((idem_dir_t *)conf)->server_key =
         ap_expr_parse_cmd(cmd, text, AP_EXPR_FLAG_STRING_RESULT | AP_EXPR_FLAG_DONT_VARY, &error, NULL);
-    return error ? fault(cmd, apr_pstrcat(cmd->pool, "the expression cannot be parsed: ", error, NULL)) : NULL;
+    return error ? idem_set_fault(cmd, apr_pstrcat(cmd->pool, "the expression cannot be parsed: ", error, NULL)) : NULL;
 }
 
 const char *idem_set_replayed_header(cmd_parms *cmd, void *conf, const char *name)
 {
     if (!idem_values_is_token(name)) {
-        return fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a header name", name));
+        return idem_set_fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a header name", name));
     }
     ((idem_dir_t *)conf)->replayed_header = apr_cstr_casecmp(name, "None") ? apr_pstrdup(cmd->pool, name) : "";
     return NULL;
@@ -327,80 +327,8 @@ const char *idem_set_status_path(cmd_parms *cmd, void *conf, const char *path)
     size_t len = strlen(path);
 
     if (path[0] != '/' || path[len - 1] != '/' || strpbrk(path, " <>\"?#\\")) {
-        return fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a path that begins and ends with /", path));
+        return idem_set_fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a path that begins and ends with /", path));
     }
     ((idem_dir_t *)conf)->status_path = apr_pstrdup(cmd->pool, path);
-    return NULL;
-}
-
-/* Server and virtual host only: what follows is kept per server, not per directory. */
-
-const char *idem_set_store(cmd_parms *cmd, void *conf, const char *name)
-{
-    idem_server_t *server = idem_config_server(cmd->server);
-
-    (void)conf;
-    server->store_server = apr_pstrdup(cmd->pool, name);
-    server->store_directive = cmd->directive;
-    return *name ? NULL : fault(cmd, "takes the ServerName of the virtual host whose DBD settings hold the registry");
-}
-
-const char *idem_set_store_timeout(cmd_parms *cmd, void *conf, const char *text)
-{
-    apr_interval_time_t value;
-
-    (void)conf;
-    if (!idem_values_duration(text, &value) || value < apr_time_from_msec(100) || value > apr_time_from_sec(60)) {
-        return fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a duration between 100ms and 60s", text));
-    }
-    idem_config_server(cmd->server)->store_timeout = value;
-    return NULL;
-}
-
-const char *idem_set_store_prepare(cmd_parms *cmd, void *conf, int on)
-{
-    (void)conf;
-    idem_config_server(cmd->server)->store_prepare = on != 0;
-    return NULL;
-}
-
-const char *idem_set_store_failure(cmd_parms *cmd, void *conf, const char *word)
-{
-    (void)conf;
-    if (apr_cstr_casecmp(word, "Closed") && apr_cstr_casecmp(word, "Open")) {
-        return fault(cmd, apr_psprintf(cmd->pool, "'%s' is neither Closed nor Open", word));
-    }
-    idem_config_server(cmd->server)->store_failure = apr_cstr_casecmp(word, "Open") ? IDEM_FAILURE_CLOSED : IDEM_FAILURE_OPEN;
-    return NULL;
-}
-
-const char *idem_set_writer_epoch(cmd_parms *cmd, void *conf, const char *text)
-{
-    (void)conf;
-    if (!idem_values_number(text, 1, 2147483647, &idem_config_server(cmd->server)->writer_epoch)) {
-        return fault(cmd, "takes a whole number from 1 upwards");
-    }
-    return NULL;
-}
-
-const char *idem_set_journal(cmd_parms *cmd, void *conf, const char *dir)
-{
-    idem_server_t *server = idem_config_server(cmd->server);
-
-    (void)conf;
-    server->journal = *dir ? ap_server_root_relative(cmd->pool, dir) : NULL;
-    server->journal_directive = cmd->directive;
-    return server->journal ? NULL : fault(cmd, "takes the name of a folder");
-}
-
-const char *idem_set_docs(cmd_parms *cmd, void *conf, const char *url)
-{
-    const char *words = idem_problem_docs_fault(cmd->pool, url);
-
-    (void)conf;
-    if (words) {
-        return fault(cmd, words);
-    }
-    idem_config_server(cmd->server)->docs = apr_pstrdup(cmd->pool, url);
     return NULL;
 }

@@ -24,6 +24,9 @@ extern const idem_choice_t idem_choice_reuse;
 extern const idem_choice_t idem_choice_fingerprint;
 extern const idem_choice_t idem_choice_effect;
 
+/* "NAME: what is wrong", in the pool of the configuration. */
+const char *idem_set_fault(const cmd_parms *cmd, const char *words);
+
 const char *idem_set_route(cmd_parms *cmd, void *conf, int argc, char *const argv[]);
 const char *idem_set_sources(cmd_parms *cmd, void *conf, int argc, char *const argv[]); /* tenant and principal */
 const char *idem_set_names(cmd_parms *cmd, void *conf, int argc, char *const argv[]);   /* a list of names */
