@@ -108,7 +108,7 @@ void idem_announce(idem_store_t *store, const apr_array_header_t *routes, server
         const char *before = NULL;
         int live = 0;
 
-        if (store->provider->announce(store, announced->route, announced->revision, announced->sources, MOST_COUNTED, &before,
+        if (store->provider->announce(store, s->server_hostname, announced->route, announced->revision, announced->sources, MOST_COUNTED, &before,
                                       &live, apr_time_now() + store->timeout, p) == IDEM_STORE_OK &&
             before) {
             ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s,

@@ -172,8 +172,8 @@ idem_store_result_e idem_pgsql_cancel(idem_store_t *store, const char *tenant, c
     return idem_pg_call_transition(store, &idem_pg_cancel, &params, 0, deadline, p);
 }
 
-idem_store_result_e idem_pgsql_announce(idem_store_t *store, const char *route, const char *revision, const char *sources,
-                                        int most, const char **before, int *live, apr_time_t deadline, apr_pool_t *p)
+idem_store_result_e idem_pgsql_announce(idem_store_t *store, const char *server, const char *route, const char *revision,
+                                        const char *sources, int most, const char **before, int *live, apr_time_t deadline, apr_pool_t *p)
 {
     idem_pg_call_t call;
     idem_pg_params_t params;
@@ -182,6 +182,7 @@ idem_store_result_e idem_pgsql_announce(idem_store_t *store, const char *route, 
 
     idem_pg_call_begin(&call, store, deadline, p);
     idem_pg_params_begin(&params, p);
+    idem_pg_add_text(&params, server);
     idem_pg_add_text(&params, route);
     idem_pg_add_text(&params, revision);
     idem_pg_add_text(&params, sources);

@@ -175,11 +175,11 @@ typedef struct idem_store_provider_t {
     idem_store_result_e (*unknown)(idem_store_t *, int most, apr_array_header_t **records, apr_time_t deadline, apr_pool_t *);
 
     /*
-     * Keeps what a route's scope is made of. *before is what it was made of until now, where that differs (else NULL),
+     * Keeps what a route's scope is made of on a server (its ServerName). *before is what it was made of until now, where that differs (else NULL),
      * and *live then the number of its records that a retry would look for, at most `most`.
      * OK, UNAVAILABLE, AMBIGUOUS (no answer).
      */
-    idem_store_result_e (*announce)(idem_store_t *, const char *route, const char *revision, const char *sources, int most,
+    idem_store_result_e (*announce)(idem_store_t *, const char *server, const char *route, const char *revision, const char *sources, int most,
                                     const char **before, int *live, apr_time_t deadline, apr_pool_t *);
 
     /*
