@@ -108,9 +108,11 @@ void idem_announce(idem_store_t *store, const apr_array_header_t *routes, server
         const char *before = NULL;
         int live = 0;
 
-        if (store->provider->announce(store, s->server_hostname, announced->route, announced->revision, announced->sources, MOST_COUNTED, &before,
-                                      &live, apr_time_now() + store->timeout, p) == IDEM_STORE_OK &&
-            before) {
+        idem_store_result_e result = store->provider->announce(store, s->server_hostname, announced->route,
+                                                               announced->revision, announced->sources, MOST_COUNTED,
+                                                               &before, &live, apr_time_now() + store->timeout, p);
+
+        if (result == IDEM_STORE_OK && before) {
             ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s,
                          IDEM_LOG("1401") "IdempotencyRoute %s: its sources were '%s' and are '%s' now: the retries of %s%d "
                          "operations that are still remembered will not find them and may run again",
