@@ -46,6 +46,7 @@ extern const idem_ctl_command_t idem_ctl_reconcile;
 extern const idem_ctl_command_t idem_ctl_resolve;
 extern const idem_ctl_command_t idem_ctl_show;
 extern const idem_ctl_command_t idem_ctl_status;
+extern const idem_ctl_command_t idem_ctl_sweep;
 
 /* One option that a command knows. --name VALUE and --name=VALUE, or --name for a flag. */
 typedef struct idem_ctl_option_t {

@@ -44,10 +44,10 @@ static const char *const statements[] = {
 
     "REVOKE ALL ON " TABLES " FROM PUBLIC, idempotency_writer, idempotency_backend, idempotency_admin",
 
-    /* The web server. Events are appended and never changed by it. */
+    /* The web server. Events are appended, never changed, and go with their record. */
     "GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_records, idempotency_owners TO idempotency_writer",
     "GRANT SELECT, DELETE ON idempotency_effects TO idempotency_writer",
-    "GRANT SELECT, INSERT ON idempotency_events TO idempotency_writer",
+    "GRANT SELECT, INSERT, DELETE ON idempotency_events TO idempotency_writer",
     "GRANT SELECT, INSERT, UPDATE ON idempotency_routes TO idempotency_writer",
     "GRANT SELECT ON idempotency_routes TO idempotency_admin",
     "GRANT SELECT ON idempotency_control, idempotency_aliases TO idempotency_writer",

@@ -16,6 +16,7 @@
 #include "httpd/journaling.h"
 #include "httpd/logging.h"
 #include "httpd/pools.h"
+#include "httpd/sweeping.h"
 #include "store/pgsql.h"
 
 APLOG_USE_MODULE(idempotency);
@@ -178,6 +179,7 @@ static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, s
         return NULL;
     }
     fill_store(child, conf);
+    child->sweeping = idem_sweeping_create(pchild, child->lease);
     child->journals = idem_journaling_open(pchild, main_server, child->registry);
     return idem_child_thread_start(child, pchild) == APR_SUCCESS ? child : NULL;
 }

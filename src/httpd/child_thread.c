@@ -18,6 +18,7 @@
 #include "httpd/logging.h"
 #include "httpd/pools.h"
 #include "httpd/sizing.h"
+#include "httpd/sweeping.h"
 
 APLOG_USE_MODULE(idempotency);
 
@@ -130,10 +131,11 @@ static apr_time_t catch_up(idem_child_store_t *child, apr_pool_t *p)
 {
     apr_time_t again = idem_chores_work(child->chores, &child->own, p, 0);
     apr_time_t count = idem_quotas_count(child->quotas, &child->own, p);
+    apr_time_t sweep = idem_sweeping_work(child->sweeping, &child->own, p);
     int i;
 
     again = count < again ? count : again;
-
+    again = sweep < again ? sweep : again;
     if (!child->own.digest_key_known && child->store.digest_key_known) {
         memcpy(child->own.digest_key, child->store.digest_key, sizeof(child->own.digest_key));
         child->own.digest_key_known = 1;

@@ -17,6 +17,7 @@ struct idem_child_store_t {
     idem_store_t own;        /* the same, with connections that need no fresh heartbeat: for the thread */
     idem_conns_t *conns;
     idem_chores_t *chores;
+    struct idem_sweeping_t *sweeping;
     apr_array_header_t *journals; /* of idem_journaling_t *, one for each folder */
     idem_aliases_t *aliases;
     idem_quotas_t *quotas;

@@ -271,6 +271,8 @@ const idem_store_provider_t idem_store_pgsql = {
     idem_pgsql_announce,
     idem_pgsql_aliases,
     idem_pgsql_count,
+    idem_pgsql_sweep,
+    idem_pgsql_recover,
     heartbeat,
     farewell,
 };

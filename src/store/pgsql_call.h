@@ -89,6 +89,8 @@ idem_store_result_e idem_pgsql_announce(idem_store_t *, const char *server, cons
                                         const char *sources, int most, const char **before, int *live, apr_time_t deadline, apr_pool_t *);
 idem_store_result_e idem_pgsql_cancel(idem_store_t *, const char *tenant, const unsigned char *operation, int generation,
                                       const char *actor, apr_time_t deadline, apr_pool_t *);
+idem_store_result_e idem_pgsql_sweep(idem_store_t *, idem_sweep_t *, apr_time_t deadline, apr_pool_t *);
+idem_store_result_e idem_pgsql_recover(idem_store_t *, idem_recovery_t *, apr_time_t deadline, apr_pool_t *);
 idem_store_result_e idem_pgsql_withdraw(idem_store_t *, const char *tenant, const unsigned char *operation,
                                         const unsigned char *owner_token, int generation, apr_time_t deadline,
                                         apr_pool_t *);

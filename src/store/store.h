@@ -140,6 +140,8 @@ typedef struct idem_count_t {
 } idem_count_t;
 
 typedef struct idem_store_t idem_store_t;
+typedef struct idem_sweep_t idem_sweep_t;       /* store/sweep.h */
+typedef struct idem_recovery_t idem_recovery_t; /* likewise */
 
 /*
  * One store of one process. `owner` names this process (an httpd child) in idempotency_owners.
@@ -195,6 +197,11 @@ typedef struct idem_store_provider_t {
      */
     idem_store_result_e (*count)(idem_store_t *, const idem_identity_t *identities, int n, int most, idem_count_t *counts,
                                  apr_time_t deadline, apr_pool_t *);
+
+    /* One batch of what age does. OK (see its busy), UNAVAILABLE, AMBIGUOUS: what it did, it did whole */
+    idem_store_result_e (*sweep)(idem_store_t *, idem_sweep_t *, apr_time_t deadline, apr_pool_t *);
+    /* One batch of what a dead owner had begun. OK, NOT_FOUND (no owner is dead), UNAVAILABLE, AMBIGUOUS */
+    idem_store_result_e (*recover)(idem_store_t *, idem_recovery_t *, apr_time_t deadline, apr_pool_t *);
 
     /* The owner's row: made or refreshed (seen_at by the store's clock), and removed at a clean exit. */
     idem_store_result_e (*heartbeat)(idem_store_t *, apr_time_t deadline, apr_pool_t *);

@@ -10,6 +10,7 @@
 #include <apr_strings.h>
 
 #include "core/uuid.h"
+#include "store/sweep.h"
 
 const char *result_name(idem_store_result_e result)
 {
@@ -372,6 +373,15 @@ static void do_find_operation(driver_t *driver, const line_t *line)
     print_record(record);
 }
 
+static void do_sweep(driver_t *driver, const line_t *line)
+{
+    idem_sweep_t sweep = {.most = (int)line_number(line, "most", 100), .actor = "sweep"};
+
+    printf("%s", result_name(driver->store.provider->sweep(&driver->store, &sweep, line_deadline(line, driver), line->p)));
+    printf(" busy=%d looked=%d expired=%d removed=%d doubtful=%d", sweep.busy, sweep.looked, sweep.expired, sweep.removed,
+           sweep.doubtful);
+}
+
 static const struct {
     const char *name;
     void (*run)(driver_t *driver, const line_t *line);
@@ -380,7 +390,7 @@ static const struct {
     {"farewell", do_farewell}, {"reserve", do_reserve},           {"settle", do_settle},
     {"take_over", do_take_over}, {"dispatch", do_dispatch},       {"mark_unknown", do_mark_unknown},
     {"withdraw", do_withdraw}, {"find", do_find},                 {"find_operation", do_find_operation},
-    {"race", run_race},        {"bench", run_bench},
+    {"sweep", do_sweep},       {"race", run_race},        {"bench", run_bench},
 };
 
 static void run_line(driver_t *driver, char *text)

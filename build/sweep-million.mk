@@ -1,0 +1,4 @@
+# make sweep-million   1,000,000 expired records beside a load; RECORDS=N for another number. Minutes, not in make test.
+.PHONY: sweep-million
+sweep-million: all store-driver
+	IDEM_OUT=$(abspath $(OUT)) perl -It/lib t/bench/sweep-million
