@@ -307,5 +307,5 @@ const idem_pg_statement_t idem_pg_farewell = {
     1};
 
 const idem_pg_statement_t *const idem_pg_frequent[] = {
-    &idem_pg_reserve, &idem_pg_settle, &idem_pg_find, &idem_pg_settle_reject, &idem_pg_dispatch, &idem_pg_reserve_why,
+    &idem_pg_reserve, &idem_pg_settle, &idem_pg_reserve_chain, &idem_pg_find, &idem_pg_settle_reject, &idem_pg_dispatch, &idem_pg_reserve_why,
     &idem_pg_heartbeat, NULL};

@@ -68,6 +68,42 @@ subtest 'old and new token at the same time' => sub {
     }
 };
 
+subtest 'an alias that comes while the old identity is at work' => sub {
+    for my $round (1 .. 3) {
+        my ($old, $new) = ("m$round-old", "m$round-new");
+        my @keys = map { fresh_key() } 1 .. 24;
+        # requests under way on many connections while the command runs, and more by both tokens right after it
+        my @early = map { $t->client->send(POST => '/charges?sleep=0.1', key => $_, body => $body, headers => [ 'X-Claim' => $old ]) } @keys[ 0 .. 11 ];
+        aliased([ $old, 'a' ], [ $new, 'a' ]);
+        my @late = map { ($t->client->send(POST => '/charges?sleep=0.1', key => $_, body => $body, headers => [ 'X-Claim' => $old ]), $t->client->send(POST => '/charges?sleep=0.1', key => $_, body => $body, headers => [ 'X-Claim' => $new ])) } @keys[ 12 .. 23 ];
+        my @again = map { $t->client->send(POST => '/charges?sleep=0.1', key => $_, body => $body, headers => [ 'X-Claim' => $new ]) } @keys[ 0 .. 11 ];
+        my @responses = map { $_->response } @early, @late, @again;
+        is(join(',', grep { $_ != 200 && $_ != 409 } map { $_->status } @responses), '', "round $round: each runs, replays or waits");
+        my %effects;
+        $effects{ $_->{key} =~ s/"//gr }++ for $t->backend->effects;
+        is(join(',', map { $effects{$_} // 0 } @keys), join(',', (1) x 24), "round $round: every key has run once");
+        ran($t, 0, "round $round, afterwards", sub { is(as($_ % 2 ? $old : $new, '/charges?sleep=0.1', $keys[$_])->status, 200, 'a replay') for 0 .. 23 });
+    }
+};
+
+$t->allow_pg_log(qr{idempotencyctl ERROR:  canceling statement due to lock timeout}); # its short tries
+subtest 'an alias waits for reserves in flight' => sub {
+    my $kept = as('lock-old', '/charges', 'kept');
+    my $session = $t->pg->session;
+    $session->run('BEGIN');
+    $session->run("UPDATE idempotency_records SET route = route WHERE idem_key = 'kept'");
+    my $version = sub { $t->pg->value('SELECT alias_version FROM idempotency_control') };
+    my $before = $version->();
+    my $pid = spawn(cmd => [ $t->{ctl}, qw(alias add --from-tenant lock-old --from-principal a --to-tenant lock-new --to-principal a --until 2099-01-01 --reason test) ], env => $t->pg->env, dir => '/');
+    ok(wait_for(sub { $t->pg->value("SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'ShareRowExclusiveLock'") }), 'it waits');
+    is($version->(), $before, 'and nothing has changed');
+    ran($t, 1, 'others meanwhile', sub { is(as('lock-else', '/charges', 'k')->status, 200, 'are served') });
+    $session->run('COMMIT');
+    ok(wait_for(sub { !alive($pid) }), 'it ends then');
+    is($version->(), $before + 1, 'and has added the alias');
+    is_replay(as('lock-new', '/charges', 'kept'), $kept, 'a retry');
+};
+
 subtest 'the record of this very request decides' => sub {
     as('x-old', '/charges', 'both', body => '{"amount":1}');
     my $mine = as('x-old', '/charges', 'deep');
