@@ -50,6 +50,21 @@ slow_ones('C082 a pool of 2, 12 slow requests', 1);
 again(5);
 slow_ones('C082 a pool of 5, 12 slow requests', 4);
 
+subtest 'C080 a restart between requests' => sub {
+    for my $mode (qw(fast immediate)) {
+        my @status = ($c->post('/proxy', key => fresh_key(), body => $body)->status);
+        is($status[0], 200, 'runs before');
+        $t->pg->restart($mode);
+        @status = ();
+        ran($t, 2, "$mode: two keys", sub {
+            for my $key (fresh_key(), fresh_key()) {
+                ok(wait_for(sub { push @status, $c->post('/proxy', key => $key, body => $body)->status; $status[-1] == 200 }, 10), 'runs');
+            }
+        });
+        cmp_ok(scalar(grep { $_ != 200 } @status), '<=', 1, "$mode: at most one 503") or diag("@status");
+    }
+};
+
 subtest 'max_connections is reached' => sub {
     again(4);
     is($c->post('/proxy', key => fresh_key(), body => $body)->status, 200, 'one connection is open');
@@ -98,5 +113,5 @@ subtest 'what start-up says' => sub {
 
 unlike($t->httpd->log, qr/exit signal/, 'no child has crashed');
 $t->httpd->allow_log(qr/IDEM0904|IDEM0902|IDEM1003/, qr/dbd:/);
-$t->allow_pg_log(qr/too many clients|remaining connection slots|terminating connection/);
+$t->allow_pg_log(qr/database system|server process|could not|too many clients|remaining connection slots|terminating connection/);
 $t->finish;
