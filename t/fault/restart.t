@@ -16,7 +16,7 @@ for my $mpm (qw(event prefork)) {
     my $t = Idem::Test->new(pg => $pg, mpm => $mpm, mpm_config => $MPM{$mpm}, start => 0);
     $pg = $t->pg;
     my $orders = Idem::Orders->new($t);
-    my $config = $orders->load . "IdempotencyLease 1s\n" . join('', map { $orders->place("/$_", $_) } @MODES)
+    my $config = $orders->load . "IdempotencyLease 2s\n" . join('', map { $orders->place("/$_", $_) } @MODES)
         . $orders->place('/wait', 'external', 'IdempotencyWait 20s');
     $t->httpd->{config} = $t->expand($config);
     $pg->do('DELETE FROM idempotency_owners'); # of those that the other MPM was stopped with
@@ -65,7 +65,7 @@ for my $mpm (qw(event prefork)) {
         ok($waiting->silent(0.3), 'one that waits') if $mpm eq 'event';
         $t->httpd->graceful;
         problem($waiting->response, 'in-progress') if $mpm eq 'event';
-        ok($leases->($all[0], 2.5), 'more than two leases pass');
+        ok($leases->($all[0], 4.5), 'more than two leases pass');
         problem($retry->($_), 'in-progress', operation => 1) for @all;
         $orders->go("$mpm-wait");
         is($running->response->status, 201, 'what others waited for comes to its end');
@@ -81,7 +81,7 @@ for my $mpm (qw(event prefork)) {
         my $pid = $t->httpd->pid;
         kill WINCH => $pid;
         ok(wait_for(sub { !$t->httpd->answers }, 20), 'nobody is let in any more');
-        ok($leases->($all[0], 2.5), 'more than two leases pass');
+        ok($leases->($all[0], 4.5), 'more than two leases pass');
         $whole->('graceful-stop', @all);
         ok(wait_for(sub { !alive($pid) }, 20), 'it ends');
         $t->httpd->{pid} = undef;
@@ -98,7 +98,7 @@ for my $mpm (qw(event prefork)) {
         $t->httpd->{pid} = undef;
         $orders->go(map { $_->[3] } @all);
         $t->httpd->start;
-        ok(wait_for(sub { !grep { $pg->value("SELECT count(*) FROM idempotency_owners o JOIN idempotency_records r USING (owner) WHERE r.idem_key = '$_->[1]' AND o.seen_at + interval '1s' > now()") } @all }, 20), 'the lease is over');
+        ok(wait_for(sub { !grep { $pg->value("SELECT count(*) FROM idempotency_owners o JOIN idempotency_records r USING (owner) WHERE r.idem_key = '$_->[1]' AND o.seen_at + interval '2s' > now()") } @all }, 20), 'the lease is over');
         for my $op (@all) {
             my $res = $retry->($op);
             my $mode = substr $op->[0], 1;
@@ -120,7 +120,7 @@ for my $mpm (qw(event prefork)) {
 # A child that has served its share goes while one of its operations still runs.
 my $t = Idem::Test->new(pg => $pg, start => 0, mpm_config => "ServerLimit 4\nStartServers 1\nThreadsPerChild 10\nMaxRequestWorkers 40\nMinSpareThreads 1\nMaxSpareThreads 10\nMaxConnectionsPerChild 4\n");
 my $orders = Idem::Orders->new($t);
-$t->httpd->{config} = $t->expand($orders->load . "IdempotencyLease 1s\n" . $orders->place('/external', 'external'));
+$t->httpd->{config} = $t->expand($orders->load . "IdempotencyLease 2s\n" . $orders->place('/external', 'external'));
 $t->httpd->start;
 subtest 'MaxConnectionsPerChild' => sub {
     my $c = $t->client;
@@ -128,8 +128,8 @@ subtest 'MaxConnectionsPerChild' => sub {
     my $running = $c->send(POST => '/external', key => $key, body => $body, headers => [ 'X-Hold' => 'before recycle' ]);
     ok(wait_for(sub { $orders->reached('recycle') }, 20), 'an operation is at work');
     my ($old) = $pg->query("SELECT o.owner, o.pid FROM idempotency_owners o JOIN idempotency_records r USING (owner) WHERE r.idem_key = '$key'");
-    ok(wait_for(sub { $c->post('/external', key => fresh_key(), body => $body); $pg->value("SELECT count(*) FROM idempotency_owners WHERE owner <> '$old->{owner}' AND seen_at > now() - interval '1s'") }, 20), 'another child serves');
-    ok(wait_for(sub { $pg->value("SELECT now() - owned_at > interval '2.5 s' FROM idempotency_records WHERE idem_key = '$key'") eq 't' }, 20), 'more than two leases pass');
+    ok(wait_for(sub { $c->post('/external', key => fresh_key(), body => $body); $pg->value("SELECT count(*) FROM idempotency_owners WHERE owner <> '$old->{owner}' AND seen_at > now() - interval '2s'") }, 20), 'another child serves');
+    ok(wait_for(sub { $pg->value("SELECT now() - owned_at > interval '4.5 s' FROM idempotency_records WHERE idem_key = '$key'") eq 't' }, 20), 'more than two leases pass');
     problem($c->post('/external', key => $key, body => $body), 'in-progress');
     $orders->go('recycle');
     my $first = $running->response;

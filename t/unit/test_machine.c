@@ -306,6 +306,19 @@ static void names_go_both_ways(void **state)
     assert_int_equal(idem_machine_settlement(IDEM_OUTCOME_REJECTED), IDEM_EVENT_REJECT);
 }
 
+static void which_response_fits_which_end(void **state)
+{
+    (void)state;
+    assert_true(idem_machine_fits(IDEM_STATE_SUCCEEDED, 201));
+    assert_true(idem_machine_fits(IDEM_STATE_SUCCEEDED, 303));
+    assert_false(idem_machine_fits(IDEM_STATE_SUCCEEDED, 409));
+    assert_false(idem_machine_fits(IDEM_STATE_SUCCEEDED, 502));
+    assert_true(idem_machine_fits(IDEM_STATE_FAILED_FINAL, 402));
+    assert_true(idem_machine_fits(IDEM_STATE_FAILED_FINAL, 500));
+    assert_false(idem_machine_fits(IDEM_STATE_FAILED_FINAL, 200));
+    assert_false(idem_machine_fits(IDEM_STATE_UNKNOWN, 200));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +331,7 @@ int main(void)
         cmocka_unit_test(the_first_rule_that_fits),
         cmocka_unit_test(retry_after_follows_the_run_and_the_lease),
         cmocka_unit_test(names_go_both_ways),
+        cmocka_unit_test(which_response_fits_which_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
