@@ -91,6 +91,7 @@ static idem_store_result_e get_connection(idem_pg_call_t *call)
 typedef enum {
     GIVE_UP,
     SEND_AGAIN,          /* it passes: another transaction was in the way */
+    WAIT_AGAIN,          /* it may pass: the server has waited for a lock for as long as it is told to */
     PREPARE_AGAIN,       /* the server does not know the statement (any more) */
     ANOTHER_CONNECTION,  /* this connection has no future; the statement was not run */
     GIVE_UP_CONNECTION   /* both */
@@ -104,7 +105,7 @@ static refusal_e weigh_refusal(const char *sqlstate)
     } refusals[] = {
         {"40001", SEND_AGAIN},         /* serialization failure */
         {"40P01", SEND_AGAIN},         /* deadlock */
-        {"55P03", SEND_AGAIN},         /* lock_timeout */
+        {"55P03", WAIT_AGAIN},         /* lock_timeout */
         {"26000", PREPARE_AGAIN},
         {"0A000", ANOTHER_CONNECTION}, /* a cached plan of before a migration */
         {"57P", ANOTHER_CONNECTION},   /* shutting down, starting up */
@@ -130,6 +131,9 @@ static int survive_refusal(idem_pg_call_t *call, const idem_pg_statement_t *stat
     switch (weigh_refusal(reply->sqlstate)) {
     case SEND_AGAIN:
         return idem_pg_call_pause(call, round);
+    case WAIT_AGAIN:
+        /* only where the server will give up before we do: what it said up to now is certain */
+        return idem_pg_moment() + idem_pg_lock_timeout(call->store) < call->until && idem_pg_call_pause(call, round);
     case PREPARE_AGAIN:
         switch (idem_pg_prepare(call->conn->native, statement, call->until, &prepared)) {
         case IDEM_PG_ROWS:

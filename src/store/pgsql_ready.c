@@ -130,20 +130,29 @@ static idem_pgsql_ready_e check_schema(idem_conn_t *conn, notes_t *notes, idem_p
     return ready;
 }
 
+apr_interval_time_t idem_pg_statement_timeout(const idem_store_t *store)
+{
+    /* never 0, which to the server is no limit at all */
+    return store->timeout > 5000 ? store->timeout * 4 / 5 : 4000;
+}
+
+apr_interval_time_t idem_pg_lock_timeout(const idem_store_t *store)
+{
+    return idem_pg_statement_timeout(store) / 2;
+}
+
 /* Session settings and prepared statements. Not behind a pooler that hands sessions around: they would leak. */
 static idem_pgsql_ready_e prepare(const idem_store_t *store, idem_conn_t *conn, idem_pg_moment_t until, apr_pool_t *p,
                                   const char **message)
 {
-    /* the server gives up before the client does, so that a late answer is an error and not a guess */
-    const char *timeout = apr_psprintf(p, "%" APR_TIME_T_FMT "ms", store->timeout > 1000 ? store->timeout * 4 / 5 / 1000 : 1);
     idem_pgsql_ready_e ready;
     idem_pg_params_t params;
     PGresult *rows;
     int i;
 
     idem_pg_params_begin(&params, p);
-    idem_pg_add_text(&params, timeout);
-    idem_pg_add_text(&params, timeout);
+    idem_pg_add_text(&params, apr_psprintf(p, "%" APR_TIME_T_FMT "ms", idem_pg_statement_timeout(store) / 1000));
+    idem_pg_add_text(&params, apr_psprintf(p, "%" APR_TIME_T_FMT "ms", idem_pg_lock_timeout(store) / 1000));
     ready = look(conn, &idem_pg_settings, &params, until, p, &rows, message);
     if (ready != IDEM_PGSQL_READY) {
         return ready;

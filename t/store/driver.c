@@ -259,6 +259,26 @@ static void do_connections(driver_t *driver, const line_t *line)
     }
 }
 
+/* Behind the provider's back: a statement on every idle connection, or a reset of it, as mod_dbd does. */
+static void do_meddle(driver_t *driver, const line_t *line)
+{
+    const char *sql = line_text(line, "sql", NULL);
+    int i;
+
+    for (i = 0; i < driver->source.idle_count; i++) {
+        PGconn *native = driver->source.idle[i]->native;
+
+        if (sql) {
+            PQsetnonblocking(native, 0);
+            PQclear(PQexec(native, sql));
+        }
+        else {
+            PQreset(native);
+        }
+    }
+    printf("MEDDLED count=%d", driver->source.idle_count);
+}
+
 static void do_heartbeat(driver_t *driver, const line_t *line)
 {
     printf("%s", result_name(driver->store.provider->heartbeat(&driver->store, line_deadline(line, driver), line->p)));
@@ -387,6 +407,7 @@ static const struct {
     void (*run)(driver_t *driver, const line_t *line);
 } commands[] = {
     {"set", do_set},           {"connections", do_connections},   {"heartbeat", do_heartbeat},
+    {"meddle", do_meddle},
     {"farewell", do_farewell}, {"reserve", do_reserve},           {"settle", do_settle},
     {"take_over", do_take_over}, {"dispatch", do_dispatch},       {"mark_unknown", do_mark_unknown},
     {"withdraw", do_withdraw}, {"find", do_find},                 {"find_operation", do_find_operation},

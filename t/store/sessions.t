@@ -38,6 +38,30 @@ for my $prepared (1, 0) {
     $pg->do('ALTER ROLE web RESET default_transaction_isolation');
 }
 
+subtest 'a reserve that meets another one in flight' => sub {
+    my $columns = $pg->value(q(SELECT string_agg(CASE attname WHEN 'idem_key' THEN 'k' WHEN 'operation_id' THEN 'gen_random_uuid()' ELSE quote_ident(attname) END, ', ' ORDER BY attnum)
+        FROM pg_attribute WHERE attrelid = 'idempotency_records'::regclass AND attnum > 0));
+    for my $isolation ('read committed', 'repeatable read', 'serializable') {
+        $pg->do("ALTER ROLE web SET default_transaction_isolation = '$isolation'");
+        my $d = Idem::Driver->new(pg => $pg, set => { prepared => 0 });
+        $d->call('reserve', key => 'model');
+        my $other = $pg->session;
+        $other->run("BEGIN; INSERT INTO idempotency_records SELECT $columns FROM idempotency_records, (VALUES ('flight $isolation')) AS v (k) WHERE idem_key = 'model'");
+        $d->send('reserve', key => "flight $isolation", deadline => 5000);
+        ok(wait_for(sub { $pg->value(q(SELECT count(*) FROM pg_stat_activity WHERE usename = 'web' AND wait_event_type = 'Lock')) > 0 }), "$isolation: it waits for the other's end");
+        $other->run('COMMIT');
+        my $answer = $d->answer;
+        is("$answer->{result} $answer->{maybe}", 'FOUND 0', "$isolation: and finds its record") or diag($d->log);
+
+        $other->run("BEGIN; INSERT INTO idempotency_records SELECT $columns FROM idempotency_records, (VALUES ('undone $isolation')) AS v (k) WHERE idem_key = 'model'");
+        $d->send('reserve', key => "undone $isolation", deadline => 5000);
+        ok(wait_for(sub { $pg->value(q(SELECT count(*) FROM pg_stat_activity WHERE usename = 'web' AND wait_event_type = 'Lock')) > 0 }), "$isolation: it waits again");
+        $other->run('ROLLBACK');
+        is($d->answer->{result}, 'OK', "$isolation: and reserves when the other is undone");
+    }
+    $pg->do('ALTER ROLE web RESET default_transaction_isolation');
+};
+
 subtest 'expiry does not look at time zones' => sub {
     for my $zone ('Pacific/Kiritimati', 'America/Anchorage', 'Europe/Berlin', 'UTC') {
         $pg->do("ALTER ROLE web SET timezone = '$zone'");
@@ -98,13 +122,12 @@ subtest 'behind PgBouncer in transaction mode' => sub {
     $pg->do(q(ALTER ROLE web SET default_transaction_isolation = serializable));
     my $d = Idem::Driver->new(conninfo => "$conninfo user=web", set => { prepared => 0 });
     life('without prepared statements', $d);
-    my $other = DBI_free_settings("$conninfo user=web");
-    is($other, 'off serializable 0 0', 'nothing of ours is left on the sessions of others');
+    is(seen_by_others("$conninfo user=web"), 'off serializable 0 0', 'nothing of ours is left on the sessions of others');
     $pg->do('ALTER ROLE web RESET ALL');
 };
 
 # What another client of the same pool sees on each of its two server connections.
-sub DBI_free_settings {
+sub seen_by_others {
     my ($conninfo) = @_;
     my %seen;
     for (1 .. 8) {
