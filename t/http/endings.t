@@ -91,6 +91,7 @@ subtest 'nobody was there' => sub {
     }
     $t->backend->start_proxy;
     $t->backend->set_up_fpm;
+    ends('a worker with ping= that is there', '/ping', status => 200, state => 'SUCCEEDED', retry => 'replay');
     # mod_cgid's daemon cannot be reached (a socket that is gone it would wait for, half a minute)
     my ($socket) = grep { -S } glob($t->root . '/run/cgid*');
     my $key = fresh_key();
@@ -182,6 +183,9 @@ subtest 'a filter that fails' => sub {
         my $first = ends("$at, a line too long for mod_substitute", $at, behave => { body => 'a' x 5000 }, %unknown);
         ok($first && $first->status >= 500, "$at: an error, not an empty success") or diag($first ? $first->status : 'nothing');
     }
+    # ... and one that fails on the way and lets the end pass: what came before it is not the answer
+    my $first = ends('in the first of two pieces', '/sub_proxy', behave => { body => 'a' x 5000 . "\n" . 'rest ' x 1000, pieces => 2, gap => 0.2 }, %unknown);
+    ok($first && $first->status >= 500, 'an error, not an empty success') or diag($first ? $first->status : 'nothing');
     $log->expect_log(qr/AH01328/);
 };
 

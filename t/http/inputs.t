@@ -39,7 +39,10 @@ sub places {
 
 my $first = Idem::Test->new(backends => [qw(cgi proxy fpm)], modules => [qw(unique_id security2 deflate filter auth_openidc)], config => sub {
     my ($t) = @_;
-    return security($t->root) . places(1) . <<"CONF";
+    # at work before it has read a word
+    $t->backend->script('eager.cgi', 'Idem::App::note($root, event => "effect", key => "eager"); 1 while read STDIN, my $b, 65536; print "Content-Type: text/plain\n\nok\n";');
+    return security($t->root) . places(1) . "ScriptAlias \"/gz_eager\" \"$t->{root}/app/cgi/eager.cgi\"\n"
+        . protected({ by => 'none' }, '/gz_eager', 'gz.eager', 'SecRuleEngine Off', 'SetInputFilter DEFLATE') . <<"CONF";
 OIDCCryptoPassphrase x
 OIDCOAuthVerifySharedKeys plain#1#$secret
 OIDCCacheDir $t->{root}/run
@@ -159,6 +162,16 @@ subtest 'a compressed request body' => sub {
         });
         cmp_ok($runs, '<=', 1, "$place: and never runs twice");
     }
+    # more than a pipe holds before the damage, so that the script has to read
+    my $long = join '', map { sha256($_) } 1 .. 20_000;
+    IO::Compress::Gzip::gzip(\$long, \my $packed);
+    my $damaged = substr($packed, 0, -1000) . ("\xff" x 40) . substr $packed, -960;
+    my $key = fresh_key();
+    ran($first, 1, 'a script that was at work before its body was found to be damaged', sub {
+        for (1 .. 3) {
+            cmp_ok($c->post('/gz_eager', key => $key, headers => [ 'Content-Encoding' => 'gzip' ], body => $damaged)->status, '>=', 400, 'refused');
+        }
+    });
     $first->httpd->allow_log(qr/AH01270|AH01095|AH02608|AH0139\d|zlib/i);
 };
 
