@@ -167,12 +167,22 @@ int idem_run(request_rec *r)
     return ctx->phase == IDEM_PHASE_RUNNING ? run_backend(r, ctx) : DECLINED;
 }
 
+static int has_any(const char *message, const char *const *tags)
+{
+    for (; *tags; tags++) {
+        if (strstr(message, *tags)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 void idem_run_watch_log(const ap_errorlog_info *info, const char *message)
 {
     static const char *const never_connected[] = {"AH01114:", "AH01079:", "AH01257:", "AH02833:", NULL};
+    static const char *const no_member[] = {"AH01167:", "AH01170:", "AH01171:", NULL};
     static const char *const sent[] = {"AH01067:", "AH01075:", NULL};
     idem_ctx_t *ctx;
-    int i;
 
     if (!info->r || info->r->main || !message) {
         return;
@@ -181,12 +191,10 @@ void idem_run_watch_log(const ap_errorlog_info *info, const char *message)
     if (!ctx || ctx->phase != IDEM_PHASE_RUNNING) {
         return;
     }
-    for (i = 0; never_connected[i]; i++) {
-        ctx->never_connected |= strstr(message, never_connected[i]) != NULL;
-    }
-    for (i = 0; sent[i]; i++) {
-        ctx->request_sent |= strstr(message, sent[i]) != NULL;
-    }
+    ctx->never_connected |= has_any(message, never_connected);
+    ctx->request_sent |= has_any(message, sent);
+    /* a balancer without a member to take: nobody was tried, unless it had chosen one for this request before */
+    ctx->never_connected |= has_any(message, no_member) && !apr_table_get(info->r->subprocess_env, "BALANCER_WORKER_NAME");
 }
 
 int idem_run_finish(request_rec *r)

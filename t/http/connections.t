@@ -202,4 +202,12 @@ subtest 'C072 a stream that is reset' => sub {
     $t->httpd->allow_log(qr/IDEM0501/, qr/IDEM070[12]/, qr/AH0\d+.*(?:h2|stream)/, qr/AH0257[49]|AH01215/);
 };
 
+subtest 'while the store is away' => sub {
+    $t->pg->stop('immediate');
+    then_another("$_->[0], without the store", 'store-unavailable', '/cgi', key => fresh_key(), @{ $_->[1] })
+        for [ 'a small body', [ body => '{}' ] ], [ 'a big one', [ body => 'x' x 90_000 ] ], [ 'chunks', [ chunks => [ ('x' x 1000) x 90 ] ] ];
+    $t->httpd->allow_log(qr/\[idempotency:|\[dbd:/);
+    $t->allow_pg_log(qr/./);
+};
+
 $t->finish;

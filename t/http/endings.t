@@ -18,6 +18,7 @@ my $t = Idem::Test->new(backends => [qw(cgi proxy fpm fpm_tcp fcgid)], modules =
     return join '', "Protocols h2c http/1.1\n", protected({ by => 'proxy' }, '/keep', 'keep'), "FcgidIPCDir $root/run/fcgid\nFcgidProcessTableFile $root/run/fcgid.shm\nFcgidMaxRequestLen 16777216\n",
         $script->('/sorry', 'sorry.cgi'),
         "<Proxy \"balancer://pair\">\n    BalancerMember \"http://127.0.0.1:$dead\" loadfactor=100\n    BalancerMember \"\@PROXY\@\"\n</Proxy>\n",
+        "<Proxy \"balancer://gone\">\n    BalancerMember \"http://127.0.0.1:$dead\"\n    ProxySet forcerecovery=Off\n</Proxy>\nProxyPass \"/gone\" \"balancer://gone/gone\"\n", protected({ by => 'none' }, '/gone', 'gone'),
         "ProxyPass \"/pair\" \"balancer://pair/pair\"\n", protected({ by => 'none' }, '/pair', 'pair'),
         $proxy->('/ping', 'ping=1'), protected({ by => 'none' }, '/ping', 'ping'),
         $proxy->('/slow', 'timeout=1'), protected({ by => 'none' }, '/slow', 'slow'),
@@ -113,6 +114,11 @@ subtest 'a balancer of HTTP servers goes on to the next where nobody was there' 
     ends('the second says 503', '/pair', behave => { status => 503 }, status => 503, %unknown);
     ends('the second breaks off', '/pair', behave => { die => 'before' }, status => 502, %unknown);
     $log->allow_log(qr/AH01102|AH00898/);
+    # a member that was not there rests for a while: nobody is asked then
+    $key = fresh_key();
+    ran($t, 0, 'no member', sub { is($c->post('/gone', key => $key, body => $body)->status, 503, 'no member: 503') for 1 .. 3 });
+    is(row($key)->{status}, undef, 'no member: the key stays free');
+    $log->expect_log(qr/AH01170/);
 };
 
 subtest 'C065 a proxy that waits no longer' => sub {

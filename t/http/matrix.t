@@ -1,4 +1,4 @@
-# Every backend, under both MPMs, by every protocol, with and without a length, with bodies around the sizes at which
+# C094 C102 Every backend, under both MPMs, by every protocol, with and without a length, with bodies around the sizes at which
 # somebody's buffer ends: the octets arrive, the effect happens once, the octets come back, and come back again. The
 # largest body goes once by each backend and protocol, without a length: a cell of 5 MiB costs as much as all the others.
 use strict;
