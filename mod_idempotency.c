@@ -110,6 +110,8 @@ static const command_rec directives[] = {
                   "the longest that a request waits for the registry"),
     AP_INIT_FLAG("IdempotencyStorePrepare", idem_set_store_prepare, NULL, RSRC_CONF,
                  "Off behind a pooler that does not follow prepared statements"),
+    AP_INIT_TAKE1("IdempotencyStoreWriters", idem_set_store_writers, NULL, RSRC_CONF,
+                  "how many threads of a child write to the registry at a time, each for all that wait"),
     AP_INIT_TAKE1("IdempotencyStoreFailure", idem_set_store_failure, NULL, RSRC_CONF,
                   "Closed: without the registry nothing with a key runs. Open: it runs unprotected"),
     AP_INIT_TAKE1("IdempotencyJournal", idem_set_journal, NULL, RSRC_CONF,

@@ -50,7 +50,7 @@ idem_store_t *idem_ctl_store(idem_ctl_t *ctl)
     source_t *source = apr_pcalloc(ctl->p, sizeof(*source));
     const char *message = "";
 
-    source->face = (idem_conn_source_t){source, borrow, give_back, broken};
+    source->face = (idem_conn_source_t){source, borrow, give_back, broken, NULL};
     source->conn.native = ctl->native;
     source->conn.pool = ctl->p;
     store->provider = &idem_store_pgsql;

@@ -101,6 +101,10 @@ static int check_registry(apr_pool_t *pconf, server_rec *main_server, server_rec
         complain(route->directive, s, fault);
         return 0;
     }
+    if (conf->store_writers > conf->dbd.max) {
+        complain(conf->writers_directive, s, "each writer needs a connection, and that is more than DBDMax");
+        return 0;
+    }
     fault = conf->journal ? idem_journaling_fault(conf->journal, pconf) : NULL;
     if (fault) {
         complain(conf->journal_directive, s, fault);

@@ -17,6 +17,8 @@
 #include "httpd/logging.h"
 #include "httpd/pools.h"
 #include "httpd/sweeping.h"
+#include "httpd/sizing.h"
+#include "store/combine.h"
 #include "store/pgsql.h"
 
 APLOG_USE_MODULE(idempotency);
@@ -115,7 +117,16 @@ static int open_pipe(int fds[2])
     return pipe2(fds, O_CLOEXEC | O_NONBLOCK) == 0;
 }
 
-static void fill_store(idem_child_store_t *child, const idem_server_t *conf)
+/* By default no more than there are connections for them. */
+static int writers_of(const idem_server_t *conf)
+{
+    if (conf->store_writers != IDEM_UNSET) {
+        return conf->store_writers;
+    }
+    return IDEM_COMBINE_WRITERS < conf->dbd.most ? IDEM_COMBINE_WRITERS : conf->dbd.most;
+}
+
+static void fill_store(idem_child_store_t *child, const idem_server_t *conf, apr_pool_t *pchild)
 {
     idem_store_t *store = &child->store;
 
@@ -130,6 +141,8 @@ static void fill_store(idem_child_store_t *child, const idem_server_t *conf)
     child->own = *store;
     child->own.source = idem_conns_own_source(child->conns);
     child->own.log = log_for_thread;
+    /* last: the thread's own calls go alone */
+    idem_combine_install(store, writers_of(conf), pchild);
 }
 
 /* All threads of this child but an eighth, which an outage of the registry leaves to other requests. */
@@ -178,7 +191,7 @@ static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, s
         idem_uuid_v7(child->store.owner, apr_time_now()) != APR_SUCCESS) {
         return NULL;
     }
-    fill_store(child, conf);
+    fill_store(child, conf, pchild);
     child->sweeping = idem_sweeping_create(pchild, child->lease);
     child->journals = idem_journaling_open(pchild, main_server, child->registry);
     return idem_child_thread_start(child, pchild) == APR_SUCCESS ? child : NULL;

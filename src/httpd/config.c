@@ -110,6 +110,7 @@ void *idem_config_create_server(apr_pool_t *p, server_rec *s)
     conf->store_timeout = IDEM_UNSET;
     conf->store_prepare = IDEM_UNSET;
     conf->store_failure = IDEM_UNSET;
+    conf->store_writers = IDEM_UNSET;
     conf->writer_epoch = IDEM_UNSET;
     return conf;
 }
@@ -125,6 +126,8 @@ void *idem_config_merge_server(apr_pool_t *p, void *outer, void *inner)
     MERGE_NUMBER(store_timeout);
     MERGE_NUMBER(store_prepare);
     MERGE_NUMBER(store_failure);
+    MERGE_NUMBER(store_writers);
+    MERGE_POINTER(writers_directive);
     MERGE_NUMBER(writer_epoch);
     MERGE_POINTER(docs);
     MERGE_POINTER(journal);

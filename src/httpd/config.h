@@ -120,6 +120,8 @@ typedef struct idem_server_t {
     apr_interval_time_t store_timeout;
     int store_prepare;
     int store_failure;                 /* IDEM_FAILURE_* */
+    int store_writers;
+    const ap_directive_t *writers_directive;
     int writer_epoch;
     const char *docs;
     const apr_array_header_t *announced; /* of idem_announced_t, found by check_config */

@@ -155,6 +155,27 @@ static void give_back_broken(void *baton, idem_conn_t *conn, const char *reason)
     conns->wake(conns->wake_baton);
 }
 
+/* The store's own queue, in the crowd's count as if it waited in borrow. */
+static int queue(void *baton, int change)
+{
+    idem_conns_t *conns = baton;
+    int welcome = 1;
+
+    apr_thread_mutex_lock(conns->lock);
+    if (change > 0) {
+        conns->busy_since = busy(conns) ? conns->busy_since : apr_time_now();
+    }
+    else {
+        conns->waiting--;
+    }
+    if (change >= 0) {
+        welcome = !is_in_vain(conns, 0) && !is_crowded(conns);
+        conns->waiting += welcome || !change;
+    }
+    apr_thread_mutex_unlock(conns->lock);
+    return welcome;
+}
+
 idem_conns_t *idem_conns_create(apr_pool_t *pchild, server_rec *registry, const char *params, int most, int most_busy,
                                 apr_interval_time_t patience, idem_conns_wake_fn wake, void *baton)
 {
@@ -168,8 +189,8 @@ idem_conns_t *idem_conns_create(apr_pool_t *pchild, server_rec *registry, const 
     conns->patience = patience;
     conns->wake = wake;
     conns->wake_baton = baton;
-    conns->source = (idem_conn_source_t){conns, borrow_for_request, give_back, give_back_broken};
-    conns->own_source = (idem_conn_source_t){conns, borrow_for_owner, give_back, give_back_broken};
+    conns->source = (idem_conn_source_t){conns, borrow_for_request, give_back, give_back_broken, queue};
+    conns->own_source = (idem_conn_source_t){conns, borrow_for_owner, give_back, give_back_broken, NULL};
     if (apr_pool_create(&conns->pool, pchild) != APR_SUCCESS ||
         apr_thread_mutex_create(&conns->lock, APR_THREAD_MUTEX_DEFAULT, conns->pool) != APR_SUCCESS ||
         apr_thread_cond_create(&conns->changed, conns->pool) != APR_SUCCESS) {

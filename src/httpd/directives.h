@@ -46,6 +46,7 @@ const char *idem_set_store(cmd_parms *cmd, void *conf, const char *name);
 const char *idem_set_store_timeout(cmd_parms *cmd, void *conf, const char *text);
 const char *idem_set_store_prepare(cmd_parms *cmd, void *conf, int on);
 const char *idem_set_store_failure(cmd_parms *cmd, void *conf, const char *word);
+const char *idem_set_store_writers(cmd_parms *cmd, void *conf, const char *text);
 const char *idem_set_writer_epoch(cmd_parms *cmd, void *conf, const char *text);
 const char *idem_set_journal(cmd_parms *cmd, void *conf, const char *dir);
 const char *idem_set_docs(cmd_parms *cmd, void *conf, const char *url);

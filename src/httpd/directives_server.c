@@ -78,3 +78,15 @@ const char *idem_set_docs(cmd_parms *cmd, void *conf, const char *url)
     idem_config_server(cmd->server)->docs = apr_pstrdup(cmd->pool, url);
     return NULL;
 }
+
+const char *idem_set_store_writers(cmd_parms *cmd, void *conf, const char *text)
+{
+    idem_server_t *server = idem_config_server(cmd->server);
+
+    (void)conf;
+    server->writers_directive = cmd->directive;
+    /* whether mod_dbd may open so many connections is seen when everything has been read: check.c */
+    return idem_values_number(text, 1, 1000, &server->store_writers)
+               ? NULL
+               : apr_pstrcat(cmd->pool, cmd->cmd->name, ": takes a whole number from 1 to DBDMax", NULL);
+}

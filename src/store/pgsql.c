@@ -36,7 +36,7 @@ int idem_pg_is_own(const idem_reserve_t *wanted, const idem_record_t *record)
            && !memcmp(record->operation, wanted->operation, IDEM_UUID_LEN);
 }
 
-static idem_store_result_e found(idem_reserve_t *wanted, idem_record_t *record)
+idem_store_result_e idem_pg_found(idem_reserve_t *wanted, idem_record_t *record)
 {
     if (idem_pg_is_own(wanted, record)) {
         return IDEM_STORE_OK;
@@ -67,7 +67,7 @@ static idem_store_result_e reserve_why(idem_pg_call_t *call, idem_reserve_t *wan
     }
     record = idem_pg_get_record(rows, 0, 2, call->p);
     if (record) {
-        result = found(wanted, record);
+        result = idem_pg_found(wanted, record);
         if (result == IDEM_STORE_OK) {
             wanted->result = IDEM_STORE_OK;
         }
@@ -100,8 +100,8 @@ static idem_store_result_e reserve_once(idem_pg_call_t *call, idem_reserve_t *wa
         return result;
     }
     if (!idem_pg_get_bool(rows, 0, 0)) {
-        record = idem_pg_get_record(rows, 0, 1, call->p);
-        result = record ? found(wanted, record) : IDEM_STORE_NOT_FOUND;
+        record = idem_pg_get_record(rows, 0, 1, wanted->pool ? wanted->pool : call->p);
+        result = record ? idem_pg_found(wanted, record) : IDEM_STORE_NOT_FOUND;
     }
     PQclear(rows);
     return result;
@@ -137,6 +137,10 @@ static void reserve_one(idem_store_t *store, idem_reserve_t *wanted, apr_time_t 
         if (wanted->result != IDEM_STORE_NOT_FOUND) {
             break;
         }
+        if (store->once) {
+            wanted->result = IDEM_STORE_BUSY;
+            break;
+        }
         why = reserve_why(&call, wanted);
         if (wanted->result == IDEM_STORE_OK) {
             break;
@@ -150,6 +154,9 @@ static void reserve_one(idem_store_t *store, idem_reserve_t *wanted, apr_time_t 
     if (wanted->result == IDEM_STORE_NOT_FOUND) {
         wanted->result = IDEM_STORE_UNAVAILABLE;
     }
+    if (store->once && call.refused && wanted->result == IDEM_STORE_UNAVAILABLE) {
+        wanted->result = IDEM_STORE_BUSY;
+    }
     if (call.lost && wanted->result == IDEM_STORE_UNAVAILABLE) {
         wanted->result = IDEM_STORE_AMBIGUOUS;
     }
@@ -158,10 +165,11 @@ static void reserve_one(idem_store_t *store, idem_reserve_t *wanted, apr_time_t 
 
 void idem_pgsql_reserve(idem_store_t *store, idem_reserve_t *const *wanted, int n, apr_time_t deadline, apr_pool_t *p)
 {
-    int i;
-
-    for (i = 0; i < n; i++) {
-        reserve_one(store, wanted[i], deadline, p);
+    if (n == 1) {
+        reserve_one(store, *wanted, deadline, p);
+    }
+    else {
+        idem_pg_reserve_batch(store, wanted, n, deadline, p);
     }
 }
 

@@ -130,10 +130,11 @@ static int survive_refusal(idem_pg_call_t *call, const idem_pg_statement_t *stat
 
     switch (weigh_refusal(reply->sqlstate)) {
     case SEND_AGAIN:
-        return idem_pg_call_pause(call, round);
+        return !call->store->once && idem_pg_call_pause(call, round);
     case WAIT_AGAIN:
         /* only where the server will give up before we do: what it said up to now is certain */
-        return idem_pg_moment() + idem_pg_lock_timeout(call->store) < call->until && idem_pg_call_pause(call, round);
+        return !call->store->once && idem_pg_moment() + idem_pg_lock_timeout(call->store) < call->until &&
+               idem_pg_call_pause(call, round);
     case PREPARE_AGAIN:
         switch (idem_pg_prepare(call->conn->native, statement, call->until, &prepared)) {
         case IDEM_PG_ROWS:
@@ -162,6 +163,7 @@ idem_store_result_e idem_pg_call_run(idem_pg_call_t *call, const idem_pg_stateme
     int repeated = 0;
     int round;
 
+    call->refused = 0;
     for (round = 0;; round++) {
         idem_pg_reply_t reply;
 
@@ -191,7 +193,9 @@ idem_store_result_e idem_pg_call_run(idem_pg_call_t *call, const idem_pg_stateme
             if (survive_refusal(call, statement, &reply, round)) {
                 continue;
             }
-            log_line(call, 3, apr_pstrcat(call->p, "%s was refused, SQLSTATE ", reply.sqlstate, ": %s", NULL),
+            call->refused = call->conn != NULL;
+            /* what was asked for in company is asked for alone: that will be the news */
+            log_line(call, call->store->once ? 6 : 3, apr_pstrcat(call->p, "%s was refused, SQLSTATE ", reply.sqlstate, ": %s", NULL),
                      statement->name, reply.words);
             break;
         }

@@ -15,6 +15,7 @@ typedef struct idem_pg_call_t {
     idem_pg_moment_t until; /* the same, by the monotonic clock */
     idem_conn_t *conn;      /* borrowed, or NULL */
     int lost;               /* an earlier sending got no answer: it may have been done, or still be */
+    int refused;            /* the server would not run the last statement, and not for want of a connection */
 } idem_pg_call_t;
 
 void idem_pg_call_begin(idem_pg_call_t *call, idem_store_t *store, apr_time_t deadline, apr_pool_t *p);
@@ -61,9 +62,6 @@ void idem_pg_get_fixed(const PGresult *rows, int row, int column, unsigned char 
 /* The record in a row whose IDEM_SQL_RECORD_COLUMNS begin at a column, or NULL where they are SQL NULL. */
 idem_record_t *idem_pg_get_record(const PGresult *rows, int row, int column, apr_pool_t *p);
 
-/* Parameters $1 to $24 of a reserve. */
-void idem_pg_add_reserve(idem_pg_params_t *params, const idem_store_t *store, const idem_reserve_t *wanted);
-
 /* One sending of a reserve that looks at several scopes. OK, FOUND, NOT_FOUND (neither), FENCED (other
  * aliases), or as idem_pg_call_run. */
 idem_store_result_e idem_pg_chain_reserve(idem_pg_call_t *call, idem_reserve_t *wanted);
@@ -73,6 +71,16 @@ idem_store_result_e idem_pg_chain_find(idem_store_t *store, idem_reserve_t *want
 
 /* 1 where the record is this very reserve's: a sending whose answer was lost had been done. */
 int idem_pg_is_own(const idem_reserve_t *wanted, const idem_record_t *record);
+/* What a reserve and a settlement are made of, in the order of idem_pg_reserve and idem_pg_settle. */
+void idem_pg_add_reserve(idem_pg_params_t *params, const idem_store_t *store, const idem_reserve_t *wanted);
+void idem_pg_add_settle(idem_pg_params_t *params, const idem_settle_t *settle, idem_event_e event);
+
+/* FOUND with wanted->found set, or OK where the record is this reserve's own: an earlier sending had been done. */
+idem_store_result_e idem_pg_found(idem_reserve_t *wanted, idem_record_t *record);
+
+/* As the vtable's calls for n > 1. */
+void idem_pg_reserve_batch(idem_store_t *, idem_reserve_t *const *, int n, apr_time_t deadline, apr_pool_t *);
+void idem_pg_settle_batch(idem_store_t *, idem_settle_t *const *, int n, apr_time_t deadline, apr_pool_t *);
 
 /* The calls of the vtable, one file a family. */
 void idem_pgsql_reserve(idem_store_t *, idem_reserve_t *const *, int n, apr_time_t deadline, apr_pool_t *);

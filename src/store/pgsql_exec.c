@@ -19,19 +19,23 @@ idem_pg_moment_t idem_pg_moment_of(apr_time_t deadline)
     return idem_pg_moment() + (deadline - apr_time_now());
 }
 
-static Oid type_of(char letter)
+Oid idem_pg_type(char letter)
 {
-    switch (letter) {
-    case 't': return 25;
-    case 'T': return 1009;
-    case 'b': return 17;
-    case 'u': return 2950;
-    case 'i': return 23;
-    case 'l': return 20;
-    case 'o': return 16;
-    case 'v': return 1186;
-    default: return 0;
+    static const struct {
+        char letter;
+        Oid type;
+    } types[] = {
+        {'t', 25}, {'b', 17}, {'u', 2950}, {'i', 23}, {'l', 20}, {'o', 16}, {'v', 1186},
+        {'T', 1009}, {'B', 1001}, {'U', 2951}, {'I', 1007}, {'L', 1016}, {'O', 1000}, {'V', 1187},
+    };
+    apr_size_t i;
+
+    for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (types[i].letter == letter) {
+            return types[i].type;
+        }
     }
+    return 0;
 }
 
 static int types_of(const idem_pg_statement_t *statement, Oid *types)
@@ -39,7 +43,7 @@ static int types_of(const idem_pg_statement_t *statement, Oid *types)
     int count;
 
     for (count = 0; count < IDEM_PG_MAX_PARAMS && statement->types[count]; count++) {
-        types[count] = type_of(statement->types[count]);
+        types[count] = idem_pg_type(statement->types[count]);
     }
     return count;
 }

@@ -23,7 +23,7 @@ idem_pg_moment_t idem_pg_moment_of(apr_time_t deadline);
 
 /*
  * A statement's text and the types of its parameters, one letter each: t text, T text[], b bytea, u uuid,
- * i int4, l int8, o bool, v interval. Static; a statement is known by its address.
+ * i int4, l int8, o bool, v interval, and in capitals an array of those. Static; a statement is known by its address.
  */
 typedef struct idem_pg_statement_t {
     const char *name;  /* under which it is prepared */
@@ -31,6 +31,9 @@ typedef struct idem_pg_statement_t {
     const char *sql;
     int repeatable;    /* may be sent again after a loss: it recognises what the first sending did */
 } idem_pg_statement_t;
+
+/* The server's number of a type, by its letter. */
+Oid idem_pg_type(char letter);
 
 /* Parameters in the order of $1, $2 ... Values are not copied where they have octets of their own. */
 typedef struct idem_pg_params_t {
@@ -53,6 +56,12 @@ void idem_pg_add_long(idem_pg_params_t *params, apr_int64_t value);
 void idem_pg_add_bool(idem_pg_params_t *params, int value);
 void idem_pg_add_interval(idem_pg_params_t *params, apr_interval_time_t value);
 void idem_pg_add_scope(idem_pg_params_t *params, const idem_scope_t *scope);  /* seven texts */
+
+/*
+ * The parameters of a statement for many rows from those of n rows: each an array of one column. types: of the
+ * statement for one row, which names what the columns are; a column that is an array already is taken from the first row.
+ */
+void idem_pg_add_columns(idem_pg_params_t *params, const char *types, const idem_pg_params_t *rows, int n);
 
 /* How a round trip ended. */
 typedef enum {

@@ -1,8 +1,8 @@
 #include <string.h>
 
-#include "store/pgsql_exec.h"
+#include <apr_lib.h>
 
-#define TEXT_OID 25
+#include "store/pgsql_exec.h"
 
 void idem_pg_params_begin(idem_pg_params_t *params, apr_pool_t *p)
 {
@@ -44,9 +44,31 @@ void idem_pg_add_text(idem_pg_params_t *params, const char *text)
     add(params, text, text ? strlen(text) : 0);
 }
 
+/* The head of an array in the server's binary form, which the elements follow: each its length, then its octets. */
+#define ARRAY_HEAD 20
+
+static unsigned char *put_array_head(unsigned char *to, Oid type, int has_null, int count)
+{
+    to = put_big_endian(to, 1, 4); /* dimensions */
+    to = put_big_endian(to, (apr_uint64_t)has_null, 4);
+    to = put_big_endian(to, type, 4);
+    to = put_big_endian(to, (apr_uint64_t)count, 4);
+    return put_big_endian(to, 1, 4); /* first subscript */
+}
+
+static unsigned char *put_element(unsigned char *to, const void *value, apr_size_t len)
+{
+    if (!value) {
+        return put_big_endian(to, APR_UINT32_MAX, 4);
+    }
+    to = put_big_endian(to, len, 4);
+    memcpy(to, value, len);
+    return to + len;
+}
+
 void idem_pg_add_texts(idem_pg_params_t *params, const char *const *texts)
 {
-    apr_size_t size = 20;
+    apr_size_t size = ARRAY_HEAD;
     int count = 0;
     unsigned char *array;
     unsigned char *to;
@@ -55,20 +77,46 @@ void idem_pg_add_texts(idem_pg_params_t *params, const char *const *texts)
     for (count = 0; texts[count]; count++) {
         size += 4 + strlen(texts[count]);
     }
-    array = to = apr_palloc(params->p, size);
-    to = put_big_endian(to, 1, 4); /* dimensions */
-    to = put_big_endian(to, 0, 4); /* no nulls in it */
-    to = put_big_endian(to, TEXT_OID, 4);
-    to = put_big_endian(to, count, 4);
-    to = put_big_endian(to, 1, 4); /* first subscript */
+    array = apr_palloc(params->p, size);
+    to = put_array_head(array, idem_pg_type('t'), 0, count);
     for (i = 0; i < count; i++) {
-        apr_size_t len = strlen(texts[i]);
-
-        to = put_big_endian(to, len, 4);
-        memcpy(to, texts[i], len);
-        to += len;
+        to = put_element(to, texts[i], strlen(texts[i]));
     }
     add(params, array, size);
+}
+
+static void add_column(idem_pg_params_t *params, Oid type, const idem_pg_params_t *rows, int n, int column)
+{
+    apr_size_t size = ARRAY_HEAD;
+    int has_null = 0;
+    unsigned char *array;
+    unsigned char *to;
+    int i;
+
+    for (i = 0; i < n; i++) {
+        size += 4 + (apr_size_t)rows[i].lengths[column];
+        has_null |= !rows[i].values[column];
+    }
+    array = apr_palloc(params->p, size);
+    to = put_array_head(array, type, has_null, n);
+    for (i = 0; i < n; i++) {
+        to = put_element(to, rows[i].values[column], (apr_size_t)rows[i].lengths[column]);
+    }
+    add(params, array, (apr_size_t)(to - array));
+}
+
+void idem_pg_add_columns(idem_pg_params_t *params, const char *types, const idem_pg_params_t *rows, int n)
+{
+    int column;
+
+    for (column = 0; types[column]; column++) {
+        if (apr_isupper(types[column])) {
+            add(params, rows[0].values[column], (apr_size_t)rows[0].lengths[column]);
+        }
+        else {
+            add_column(params, idem_pg_type(types[column]), rows, n, column);
+        }
+    }
 }
 
 void idem_pg_add_octets(idem_pg_params_t *params, const idem_octets_t *octets)

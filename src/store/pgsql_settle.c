@@ -43,6 +43,15 @@ static idem_state_e first_state(const PGresult *rows, apr_pool_t *p)
     return PQntuples(rows) ? idem_state_parse(idem_pg_get_text(rows, 0, 0, p)) : IDEM_STATE_COUNT;
 }
 
+void idem_pg_add_settle(idem_pg_params_t *params, const idem_settle_t *settle, idem_event_e event)
+{
+    add_address(params, settle);
+    idem_pg_add_texts(params, idem_machine_sources(event));
+    idem_pg_add_text(params, idem_state_name(idem_machine_next(IDEM_STATE_EXECUTING, event)));
+    idem_pg_add_text(params, idem_outcome_name(settle->outcome));
+    add_response(params, settle);
+}
+
 /*
  * Each of these sends one statement. OK: applied, settle->state is set. NOT_FOUND: no row fitted.
  */
@@ -54,11 +63,7 @@ static idem_store_result_e apply_plain(idem_pg_call_t *call, idem_settle_t *sett
     idem_store_result_e result;
 
     idem_pg_params_begin(&params, call->p);
-    add_address(&params, settle);
-    idem_pg_add_texts(&params, idem_machine_sources(event));
-    idem_pg_add_text(&params, idem_state_name(to));
-    idem_pg_add_text(&params, idem_outcome_name(settle->outcome));
-    add_response(&params, settle);
+    idem_pg_add_settle(&params, settle, event);
     if (late) {
         idem_pg_add_bool(&params, idem_machine_is_final(to));
         add_actor(&params, settle);
@@ -218,6 +223,15 @@ static idem_store_result_e settle_why(idem_pg_call_t *call, idem_settle_t *settl
     return IDEM_STORE_BUSY;
 }
 
+/* One statement, and nothing after it. */
+static void settle_once(idem_pg_call_t *call, idem_settle_t *settle, idem_event_e event, way_e way)
+{
+    settle->result = way == WAY_LIVE ? apply(call, settle, event, way) : IDEM_STORE_BUSY;
+    if (settle->result == IDEM_STORE_NOT_FOUND || (settle->result == IDEM_STORE_UNAVAILABLE && call->refused)) {
+        settle->result = IDEM_STORE_BUSY;
+    }
+}
+
 static void settle_one(idem_store_t *store, idem_settle_t *settle, apr_time_t deadline, apr_pool_t *p)
 {
     idem_event_e event = idem_machine_settlement(settle->outcome);
@@ -231,7 +245,10 @@ static void settle_one(idem_store_t *store, idem_settle_t *settle, apr_time_t de
         return;
     }
     idem_pg_call_begin(&call, store, deadline, p);
-    for (round = 0; round < MAX_ROUNDS; round++) {
+    if (store->once) {
+        settle_once(&call, settle, event, way);
+    }
+    for (round = 0; !store->once && round < MAX_ROUNDS; round++) {
         way_e tried = way;
 
         settle->result = apply(&call, settle, event, way);
@@ -252,10 +269,11 @@ static void settle_one(idem_store_t *store, idem_settle_t *settle, apr_time_t de
 
 void idem_pgsql_settle(idem_store_t *store, idem_settle_t *const *settles, int n, apr_time_t deadline, apr_pool_t *p)
 {
-    int i;
-
-    for (i = 0; i < n; i++) {
-        settle_one(store, settles[i], deadline, p);
+    if (n == 1) {
+        settle_one(store, *settles, deadline, p);
+    }
+    else {
+        idem_pg_settle_batch(store, settles, n, deadline, p);
     }
 }
 

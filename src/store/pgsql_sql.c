@@ -11,8 +11,10 @@
  * that is cheap, by a second one where the first is frequent.
  */
 /* The collation chooses the index; see 001-registry.sql. */
-#define OPERATION "r.operation_id = $2 AND r.tenant_id = $1 COLLATE \"POSIX\""
-#define RECORD OPERATION " AND r.owner_generation = $3"
+#define OPERATION_OF(P) "r.operation_id = " P(2) " AND r.tenant_id = " P(1) " COLLATE \"POSIX\""
+#define RECORD_OF(P) OPERATION_OF(P) " AND r.owner_generation = " P(3)
+#define OPERATION OPERATION_OF(IDEM_SQL_ONE)
+#define RECORD RECORD_OF(IDEM_SQL_ONE)
 #define LOCK " FOR UPDATE OF r SKIP LOCKED"
 #define EVENT "INSERT INTO idempotency_events (tenant_id, operation_id, generation, from_status, to_status, actor, reason)"
 
@@ -44,20 +46,45 @@ const idem_pg_statement_t idem_pg_control = {
 
 /* ---------------------------------------------------------------- reserve */
 
+#define RESERVE_INTO                                                                                                   \
+    "INSERT INTO idempotency_records (scope_version, tenant_id, principal_id, route, api_revision, ns, idem_key,"      \
+    " contract, fingerprint, recipe, fingerprint_parts, operation_id, owner_token, owner, writer_epoch, lease, max_run," \
+    " retention, tombstone, reuse_allowed, body_limit, status, effect_mode, owner_generation, owned_at, created_at,"   \
+    " sweep_at)"
+#define RESERVE_VALUES(P)                                                                                              \
+    P(1) ", " P(2) ", " P(3) ", " P(4) ", " P(5) ", " P(6) ", " P(7) ", " P(8) ", " P(9) ", " P(10) ", " P(11) ", "    \
+    P(12) ", " P(13) ", " P(14) ", " P(15) ", " P(16) ", " P(17) ", " P(18) ", " P(19) ", " P(20) ", " P(21) ", "      \
+    P(22) ", " P(23) ", 1, now(), now(), " IDEM_SQL_SWEEP_AT(P(18), P(16))
+#define RESERVE_ALLOWED(P)                                                                                             \
+    IDEM_SQL_UNFENCED(P(15), P(24)) " AND " IDEM_SQL_PRESENT(P(14), P(16)) " AND " IDEM_SQL_DURABLE
+#define RESERVE_ONCE                                                                                                   \
+    " ON CONFLICT (scope_version, tenant_id, principal_id, route, api_revision, ns, idem_key) DO NOTHING"
+
 /* Fresh or found, in one round trip; neither: somebody was faster, or the writer is fenced, or not present. */
 const idem_pg_statement_t idem_pg_reserve = {
     "idem_reserve", "ttttttttbbbuuuivvvvoltti",
     "WITH old AS MATERIALIZED (SELECT " IDEM_SQL_RECORD_COLUMNS " FROM idempotency_records r WHERE " IDEM_SQL_SCOPE "),"
-    " ins AS (INSERT INTO idempotency_records (scope_version, tenant_id, principal_id, route, api_revision, ns, idem_key,"
-    " contract, fingerprint, recipe, fingerprint_parts, operation_id, owner_token, owner, writer_epoch, lease, max_run,"
-    " retention, tombstone, reuse_allowed, body_limit, status, effect_mode, owner_generation, owned_at, created_at,"
-    " sweep_at)"
-    " SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,"
-    " 1, now(), now(), " IDEM_SQL_SWEEP_AT("$18", "$16")
-    " WHERE NOT EXISTS (SELECT 1 FROM old) AND " IDEM_SQL_UNFENCED("$15", "$24") " AND " IDEM_SQL_PRESENT("$14", "$16")
-    " AND " IDEM_SQL_DURABLE
-    " ON CONFLICT (scope_version, tenant_id, principal_id, route, api_revision, ns, idem_key) DO NOTHING RETURNING true)"
+    " ins AS (" RESERVE_INTO " SELECT " RESERVE_VALUES(IDEM_SQL_ONE)
+    " WHERE NOT EXISTS (SELECT 1 FROM old) AND " RESERVE_ALLOWED(IDEM_SQL_ONE) RESERVE_ONCE " RETURNING true)"
     " SELECT (SELECT true FROM ins) AS fresh, old.* FROM (SELECT) AS one LEFT JOIN old ON true",
+    1};
+
+/*
+ * The same for many. Rows are inserted in the order they were given in. LIMIT keeps the planner at one look-up in the
+ * index for each row, however small the table was when it planned.
+ */
+const idem_pg_statement_t idem_pg_reserve_many = {
+    "idem_reserve_many", "TTTTTTTTBBBUUUIVVVVOLTTI",
+    "WITH q AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
+    " $17, $18, $19, $20, $21, $22, $23, $24) WITH ORDINALITY AS q(p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13,"
+    " p14, p15, p16, p17, p18, p19, p20, p21, p22, p23, p24, n)),"
+    " old AS MATERIALIZED (SELECT q.n, one.* FROM q CROSS JOIN LATERAL (SELECT " IDEM_SQL_RECORD_COLUMNS
+    " FROM idempotency_records r WHERE " IDEM_SQL_SCOPE_OF(IDEM_SQL_EACH) " LIMIT 1) AS one),"
+    " ins AS (" RESERVE_INTO " SELECT " RESERVE_VALUES(IDEM_SQL_EACH)
+    " FROM q WHERE NOT EXISTS (SELECT 1 FROM old WHERE old.n = q.n) AND " RESERVE_ALLOWED(IDEM_SQL_EACH)
+    " ORDER BY q.n" RESERVE_ONCE " RETURNING owner_token)"
+    " SELECT q.n::int, ins.owner_token IS NOT NULL AS fresh, old.* FROM q LEFT JOIN old ON old.n = q.n"
+    " LEFT JOIN ins ON ins.owner_token = q.p13",
     1};
 
 const idem_pg_statement_t idem_pg_reserve_why = {
@@ -76,16 +103,30 @@ const idem_pg_statement_t idem_pg_reserve_why = {
  * $10 digest. A record that the backend settled by itself to the same state, leaving no response, gets this one and
  * keeps its times (section 4, settlement rule 3).
  */
+#define SETTLE_SET(P)                                                                                                  \
+    "status = " P(5) ", outcome = " P(6) ", response_code = " P(7) ", response_headers = " P(8) ", response_body = "   \
+    P(9) ", response_digest = " P(10) ", settled_at = coalesce(r.settled_at, now()),"                                  \
+    " expires_at = coalesce(r.expires_at, now() + r.retention), tombstone_until = coalesce(r.tombstone_until,"         \
+    " CASE WHEN r.reuse_allowed THEN now() + r.retention + r.tombstone ELSE 'infinity' END)"
+#define SETTLE_FITS(P)                                                                                                 \
+    RECORD_OF(P) " AND (r.settled_at IS NULL AND r.owner IS NOT NULL AND r.status = ANY ($4) OR r.expires_at IS NOT NULL" \
+    " AND r.status = " P(5) " AND r.response_headers IS NULL AND r.response_body IS NULL)"                             \
+    " AND " IDEM_SQL_DURABLE LOCK
+
 const idem_pg_statement_t idem_pg_settle = {
     "idem_settle", "tuiTttibbb",
-    "UPDATE idempotency_records r SET status = $5, outcome = $6, response_code = $7, response_headers = $8,"
-    " response_body = $9, response_digest = $10, settled_at = coalesce(r.settled_at, now()),"
-    " expires_at = coalesce(r.expires_at, now() + r.retention), tombstone_until = coalesce(r.tombstone_until,"
-    " CASE WHEN r.reuse_allowed THEN now() + r.retention + r.tombstone ELSE 'infinity' END)"
-    " WHERE r.ctid = (SELECT r.ctid FROM idempotency_records r WHERE " RECORD
-    " AND (r.settled_at IS NULL AND r.owner IS NOT NULL AND r.status = ANY ($4) OR r.expires_at IS NOT NULL"
-    " AND r.status = $5 AND r.response_headers IS NULL AND r.response_body IS NULL)"
-    " AND " IDEM_SQL_DURABLE LOCK ") RETURNING true",
+    "UPDATE idempotency_records r SET " SETTLE_SET(IDEM_SQL_ONE)
+    " WHERE r.ctid = (SELECT r.ctid FROM idempotency_records r WHERE " SETTLE_FITS(IDEM_SQL_ONE) ") RETURNING true",
+    1};
+
+/* The same for many; nothing waits for a lock, so their order does not matter. Gives the numbers of those that fitted. */
+const idem_pg_statement_t idem_pg_settle_many = {
+    "idem_settle_many", "TUITTTIBBB",
+    "WITH q AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $5, $6, $7, $8, $9, $10) WITH ORDINALITY"
+    " AS q(p1, p2, p3, p5, p6, p7, p8, p9, p10, n)),"
+    " old AS MATERIALIZED (SELECT q.*, one.here FROM q CROSS JOIN LATERAL (SELECT r.ctid AS here"
+    " FROM idempotency_records r WHERE " SETTLE_FITS(IDEM_SQL_EACH) ") AS one)"
+    " UPDATE idempotency_records r SET " SETTLE_SET(IDEM_SQL_EACH) " FROM old AS q WHERE r.ctid = q.here RETURNING q.n::int",
     1};
 
 /*
@@ -307,5 +348,6 @@ const idem_pg_statement_t idem_pg_farewell = {
     1};
 
 const idem_pg_statement_t *const idem_pg_frequent[] = {
-    &idem_pg_reserve, &idem_pg_settle, &idem_pg_reserve_chain, &idem_pg_find, &idem_pg_settle_reject, &idem_pg_dispatch, &idem_pg_reserve_why,
+    &idem_pg_reserve, &idem_pg_settle, &idem_pg_reserve_many, &idem_pg_settle_many, &idem_pg_reserve_chain,
+    &idem_pg_find, &idem_pg_settle_reject, &idem_pg_dispatch, &idem_pg_reserve_why,
     &idem_pg_heartbeat, NULL};

@@ -52,9 +52,14 @@
     " r.response_code, r.response_headers, r.response_body, r.response_digest,"                                        \
     " r.created_at, r.settled_at, r.expires_at"
 
-#define IDEM_SQL_SCOPE                                                                                                 \
-    "r.scope_version = $1 AND r.tenant_id = $2 AND r.principal_id = $3 AND r.route = $4"                               \
-    " AND r.api_revision = $5 AND r.ns = $6 AND r.idem_key = $7"
+/* How a text names its parameters: of one row, or of each row q of a batch. */
+#define IDEM_SQL_ONE(number)  "$" #number
+#define IDEM_SQL_EACH(number) "q.p" #number
+
+#define IDEM_SQL_SCOPE_OF(P)                                                                                           \
+    "r.scope_version = " P(1) " AND r.tenant_id = " P(2) " AND r.principal_id = " P(3) " AND r.route = " P(4)          \
+    " AND r.api_revision = " P(5) " AND r.ns = " P(6) " AND r.idem_key = " P(7)
+#define IDEM_SQL_SCOPE IDEM_SQL_SCOPE_OF(IDEM_SQL_ONE)
 
 extern const idem_pg_statement_t idem_pg_settings;
 extern const idem_pg_statement_t idem_pg_server;
@@ -62,8 +67,10 @@ extern const idem_pg_statement_t idem_pg_control;
 
 extern const idem_pg_statement_t idem_pg_reserve;
 extern const idem_pg_statement_t idem_pg_reserve_chain;
+extern const idem_pg_statement_t idem_pg_reserve_many; /* parameters: arrays of those of idem_pg_reserve */
 extern const idem_pg_statement_t idem_pg_reserve_why;
 extern const idem_pg_statement_t idem_pg_settle;
+extern const idem_pg_statement_t idem_pg_settle_many; /* parameters: arrays of those of idem_pg_settle, but for $4 */
 extern const idem_pg_statement_t idem_pg_settle_late;
 extern const idem_pg_statement_t idem_pg_settle_reject;
 extern const idem_pg_statement_t idem_pg_settle_release;

@@ -97,6 +97,7 @@ typedef struct idem_reserve_t {
     int alias_version;              /* of the aliases that the scope was made with; another one in the store: FENCED,
                                        with older scopes even where a record is found */
     int may_write;                  /* 0: look only (ReadOnly mode): no record is IDEM_STORE_NOT_FOUND */
+    apr_pool_t *pool;               /* where the found record is made; NULL: in the pool of the call */
 
     idem_store_result_e result;     /* OK (reserved: ours, generation 1), FOUND, NOT_FOUND, FENCED, UNAVAILABLE, AMBIGUOUS */
     idem_record_t *found;           /* with IDEM_STORE_FOUND: the record of the newest scope that has one */
@@ -145,7 +146,9 @@ typedef struct idem_recovery_t idem_recovery_t; /* likewise */
 
 /*
  * One store of one process. `owner` names this process (an httpd child) in idempotency_owners.
- * reserve and settle take arrays: each element has its own result. n is 1 upwards.
+ * reserve and settle take arrays: each element has its own result. n is 1 upwards. With n > 1, or where the store says
+ * once, that is one statement, no element has older scopes, and an element may come back as BUSY: not decided, to be
+ * asked for alone, without once.
  */
 typedef struct idem_store_provider_t {
     const char *name; /* mod_dbd's driver name */
@@ -225,6 +228,9 @@ typedef struct idem_conn_source_t {
     void (*give_back)(void *baton, idem_conn_t *conn);
     /* Back in doubt or dead: never lent again as it is. reason is for the log: no data in it. */
     void (*broken)(void *baton, idem_conn_t *conn, const char *reason);
+    /* For those who wait in a queue of the store's own, not in borrow: one comes (1), goes on waiting (0) or goes (-1).
+     * With 1 and 0: 0 where waiting is in vain, or where too many wait; with 1 it has not come then. NULL: all may. */
+    int (*queue)(void *baton, int change);
 } idem_conn_source_t;
 
 /* One line for the log of the process that has the store: level as in httpd (3 error, 4 warning, 6 info, 7 debug). */
@@ -233,6 +239,8 @@ typedef void (*idem_store_log_fn)(void *baton, int level, const char *message);
 struct idem_store_t {
     const idem_store_provider_t *provider;
     const idem_conn_source_t *source;
+    struct idem_combine_t *combine; /* of the provider that combines, else NULL */
+    int once;                       /* see the vtable */
     unsigned char owner[IDEM_UUID_LEN];
     const char *host;               /* for the owner's row */
     int writer_epoch;               /* IdempotencyWriterEpoch */

@@ -60,7 +60,7 @@ my @wrong = (
 for my $line (@wrong) {
     refused(substr($line, 0, 80) =~ s/[^ -~]/?/gr, place("!$line"), qr/Idempotency/);
 }
-my @wrong_server = ('IdempotencyStoreFailure Perhaps', 'IdempotencyJournal /nowhere/journal', 'IdempotencyStoreTimeout 0s', 'IdempotencyStoreTimeout soon', 'IdempotencyStorePrepare Perhaps', 'IdempotencyWriterEpoch 0', 'IdempotencyWriterEpoch x',
+my @wrong_server = ('IdempotencyStoreFailure Perhaps', 'IdempotencyJournal /nowhere/journal', 'IdempotencyStoreTimeout 0s', 'IdempotencyStoreTimeout soon', 'IdempotencyStorePrepare Perhaps', 'IdempotencyStoreWriters 0', 'IdempotencyStoreWriters -1', 'IdempotencyStoreWriters two', 'IdempotencyWriterEpoch 0', 'IdempotencyWriterEpoch x',
     'IdempotencyDocs /relative', 'IdempotencyDocs https://docs.example/errors#part', 'IdempotencyDocs', 'IdempotencyStore nowhere.example');
 for my $line (@wrong_server) {
     refused($line, "!$line\n" . place(), qr/Idempotency/);
@@ -104,6 +104,8 @@ taken('the registry of another host', "ServerName main.example\n<VirtualHost 127
     . "<VirtualHost 127.0.0.1:2>\n    ServerName registry.example\n    " . $httpd->dbd_text($t->pg, 'web') . "</VirtualHost>", dbd => $dbd{none});
 
 # Everything at once, as an operator may write it.
+refused('more writers than connections', "!IdempotencyStoreWriters 99\n" . place(), qr/DBDMax/);
+taken('as many writers as connections', "IdempotencyStoreWriters 2\n" . place());
 taken('all directives', "IdempotencyStoreTimeout 1500ms\nIdempotencyStorePrepare Off\nIdempotencyWriterEpoch 1\nIdempotencyDocs https://docs.example/errors\n" . place(
     'IdempotencyRoute "orders of %{MATCH_SHOP}" revision=3 methods=POST,PUT,PATCH', 'IdempotencyTenant env:OIDC_CLAIM_tenant const:eu', 'IdempotencyPrincipal env:OIDC_CLAIM_iss env:OIDC_CLAIM_sub',
     'IdempotencyPrincipal ssl:SSL_CLIENT_S_DN note:who user', 'IdempotencyTrustEnv GATEWAY_TENANT', 'IdempotencyNoIdentity Reject', 'IdempotencyMode Enforce', 'IdempotencyKey Optional',

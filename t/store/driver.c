@@ -11,6 +11,7 @@
 
 #include "core/uuid.h"
 #include "store/sweep.h"
+#include "store/combine.h"
 
 const char *result_name(idem_store_result_e result)
 {
@@ -140,6 +141,21 @@ void line_reserve(const line_t *line, idem_reserve_t *wanted)
     wanted->may_write = (int)line_number(line, "may_write", 1);
 }
 
+void line_settle(const line_t *line, idem_settle_t *settle)
+{
+    memset(settle, 0, sizeof(*settle));
+    settle->tenant = line_text(line, "tenant", "t");
+    line_uuid(line, "operation", settle->operation);
+    settle->generation = (int)line_number(line, "generation", 1);
+    settle->outcome = idem_outcome_parse(line_text(line, "outcome", "succeeded"));
+    settle->response_code = (int)line_number(line, "code", 0);
+    line_octets(line, "headers", &settle->response_headers);
+    line_octets(line, "body", &settle->response_body);
+    line_octets(line, "digest", &settle->response_digest);
+    settle->actor = "httpd";
+    settle->reason = line_text(line, "reason", NULL);
+}
+
 /* ---------------------------------------------------------------- answers */
 
 static void print_octets(const char *name, const idem_octets_t *octets)
@@ -236,6 +252,10 @@ static void do_set(driver_t *driver, const line_t *line)
     driver->store.use_prepared = (int)line_number(line, "prepared", driver->store.use_prepared);
     driver->store.writer_epoch = (int)line_number(line, "epoch", driver->store.writer_epoch);
     driver->store.timeout = apr_time_from_msec(line_number(line, "timeout", driver->store.timeout / 1000));
+    if (line_number(line, "writers", 0)) {
+        idem_combine_install(&driver->store, (int)line_number(line, "writers", 0), driver->p);
+    }
+    driver->store.once = (int)line_number(line, "once", driver->store.once);
     if (line_text(line, "owner", NULL)) {
         line_uuid(line, "owner", driver->store.owner);
     }
@@ -247,12 +267,16 @@ static void do_set(driver_t *driver, const line_t *line)
 
 static void do_connections(driver_t *driver, const line_t *line)
 {
+    idem_combine_counts_t counts;
     int i;
 
     (void)line;
     printf("CONNECTIONS opened=%d idle=%d broken=%d digest_key=%d", driver->source.opened, driver->source.idle_count,
            driver->source.broken, driver->store.digest_key_known);
     print_text("message", driver->source.message);
+    idem_combine_count(&driver->store, &counts);
+    printf(" statements=%u rows=%u alone=%u waiting=%u writing=%u", counts.statements, counts.rows, counts.alone,
+           counts.waiting, counts.writing);
     printf(" pids=");
     for (i = 0; i < driver->source.idle_count; i++) {
         printf("%s%d", i ? "," : "", PQbackendPID(driver->source.idle[i]->native));
@@ -289,6 +313,21 @@ static void do_farewell(driver_t *driver, const line_t *line)
     printf("%s", result_name(driver->store.provider->farewell(&driver->store, line_deadline(line, driver), line->p)));
 }
 
+void print_reserved(const idem_reserve_t *wanted)
+{
+    printf("%s maybe=%d", result_name(wanted->result), wanted->maybe_written);
+    if (!wanted->found) {
+        print_uuid("operation", wanted->operation);
+        print_uuid("token", wanted->owner_token);
+    }
+    print_record(wanted->found);
+}
+
+void print_settled(const idem_settle_t *settle)
+{
+    printf("%s state=%s", result_name(settle->result), idem_state_name(settle->state));
+}
+
 static void do_reserve(driver_t *driver, const line_t *line)
 {
     idem_reserve_t wanted;
@@ -297,31 +336,17 @@ static void do_reserve(driver_t *driver, const line_t *line)
     line_reserve(line, &wanted);
     driver->store.provider->reserve(&driver->store, list, 1, line_deadline(line, driver), line->p);
     keep(driver, line, wanted.found);
-    printf("%s maybe=%d", result_name(wanted.result), wanted.maybe_written);
-    if (!wanted.found) {
-        print_uuid("operation", wanted.operation);
-        print_uuid("token", wanted.owner_token);
-    }
-    print_record(wanted.found);
+    print_reserved(&wanted);
 }
 
 static void do_settle(driver_t *driver, const line_t *line)
 {
-    idem_settle_t settle = {0};
+    idem_settle_t settle;
     idem_settle_t *list[] = {&settle};
 
-    settle.tenant = line_text(line, "tenant", "t");
-    line_uuid(line, "operation", settle.operation);
-    settle.generation = (int)line_number(line, "generation", 1);
-    settle.outcome = idem_outcome_parse(line_text(line, "outcome", "succeeded"));
-    settle.response_code = (int)line_number(line, "code", 0);
-    line_octets(line, "headers", &settle.response_headers);
-    line_octets(line, "body", &settle.response_body);
-    line_octets(line, "digest", &settle.response_digest);
-    settle.actor = "httpd";
-    settle.reason = line_text(line, "reason", NULL);
+    line_settle(line, &settle);
     driver->store.provider->settle(&driver->store, list, 1, line_deadline(line, driver), line->p);
-    printf("%s state=%s", result_name(settle.result), idem_state_name(settle.state));
+    print_settled(&settle);
 }
 
 static void do_take_over(driver_t *driver, const line_t *line)
@@ -411,7 +436,8 @@ static const struct {
     {"farewell", do_farewell}, {"reserve", do_reserve},           {"settle", do_settle},
     {"take_over", do_take_over}, {"dispatch", do_dispatch},       {"mark_unknown", do_mark_unknown},
     {"withdraw", do_withdraw}, {"find", do_find},                 {"find_operation", do_find_operation},
-    {"sweep", do_sweep},       {"race", run_race},        {"bench", run_bench},
+    {"sweep", do_sweep},       {"race", run_race},                {"bench", run_bench},
+    {"begin", run_begin},      {"join", run_join},
 };
 
 static void run_line(driver_t *driver, char *text)

@@ -36,7 +36,17 @@ apr_time_t line_deadline(const line_t *line, const driver_t *driver);
 /* A reserve as the line says, the rest by default. */
 void line_reserve(const line_t *line, idem_reserve_t *wanted);
 
+void line_settle(const line_t *line, idem_settle_t *settle);
+
+/* How a call ended, as an answer begins. */
+void print_reserved(const idem_reserve_t *wanted);
+void print_settled(const idem_settle_t *settle);
+
 const char *result_name(idem_store_result_e result);
+
+/* Calls at the same time: company.c. */
+void run_begin(driver_t *driver, const line_t *line);
+void run_join(driver_t *driver, const line_t *line);
 
 /* Several threads at once: bench.c. */
 void run_race(driver_t *driver, const line_t *line);

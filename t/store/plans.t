@@ -45,6 +45,21 @@ for my $analysed (0, 1) {
     }
 }
 
+subtest 'many rows in one statement' => sub {
+    $pg->do('CREATE TABLE kept AS SELECT * FROM idempotency_records; TRUNCATE idempotency_records; VACUUM ANALYZE idempotency_records');
+    my $d = Idem::Driver->new(pg => $pg, set => { writers => 1 });
+    $d->call('bench', threads => 8, length => 200, deadline => 10_000);    # planned on an empty table
+    $pg->do('INSERT INTO idempotency_records SELECT * FROM kept');
+    plans();
+    $d->call('bench', threads => 8, length => 200, deadline => 10_000);
+    my $plan = plans();
+    cmp_ok($d->call('connections')->{statements}, '>', 2, 'there were some');
+    my $many = join '', grep { /unnest/ } split /(?=Query Text:)/, $plan;
+    my @scans = $many =~ /(\S+ Scan (?:using \S+ )?on idempotency_records.*\n.*)/g;
+    is_deeply([ grep { !/(?:Index|TID) Cond:/ } @scans ], [], 'rows are looked up, one by one, and no table is read from end to end') or diag($many);
+    is_deeply([ sort keys %{ { map { /using (\S+)/ ? ($1 => 1) : () } @scans } } ], [ 'idempotency_records_operation', 'idempotency_records_pkey' ], 'by the index that is meant');
+};
+
 subtest 'a plan made on an empty table' => sub {
     $pg->do('TRUNCATE idempotency_records; VACUUM ANALYZE idempotency_records');
     my $d = Idem::Driver->new(pg => $pg);

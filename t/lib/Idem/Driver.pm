@@ -36,6 +36,7 @@ sub migrated {
     return $pg;
 }
 
+# IDEM_WRITERS=2 in the environment lets every driver combine its calls with so many writers.
 # new(pg => cluster, user => 'web', conninfo => another way there, set => { prepared => 0, ... }, heartbeat => 1)
 sub new {
     my ($class, %arg) = @_;
@@ -52,7 +53,8 @@ sub new {
     my $weak = $self;
     Scalar::Util::weaken($weak);
     at_end(sub { $weak->end if $weak });
-    $self->call('set', %{ $arg{set} }) if $arg{set};
+    my %set = ($ENV{IDEM_WRITERS} ? (writers => $ENV{IDEM_WRITERS}) : (), %{ $arg{set} || {} });
+    $self->call('set', %set) if %set;
     if ($arg{heartbeat} // 1) {
         my $beat = $self->call('heartbeat');
         die "no heartbeat: $beat->{result}: " . $self->message . $self->log unless $beat->{result} eq 'OK';
@@ -97,6 +99,10 @@ sub answer {
 }
 
 sub log { slurp($_[0]{log}) }
+
+# A call on a thread of its own; and how it ended, or several of them.
+sub begin { my ($self, $call, %value) = @_; return $self->call('begin', call => $call, %value)->{id} }
+sub join_all { my ($self, @id) = @_; return map { $self->call('join', id => $_) } @id }
 
 # Why the last connection was not made.
 sub message { $_[0]->call('connections')->{message} }

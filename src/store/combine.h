@@ -1,0 +1,45 @@
+/*
+ * combine.h - reserves and settlements of several threads in one statement. CONTRACT section 9.
+ *
+ * A commit costs the same for one row as for many. So at most `writers` threads are at work at a time, each with one
+ * statement. Whoever comes while all of them are busy waits in a queue; when one has finished, the oldest in the queue
+ * leads: it takes a connection, then all of its own kind that wait by then (so many rows and octets at most), sends one
+ * statement, and hands every other its result. There is no thread of its own for that, and nobody waits for company: a
+ * call that finds a writer's place free and the queue empty goes its way at once, with its own memory.
+ *
+ * - Every caller has its own deadline. Before its row was sent, leaving is certain (UNAVAILABLE); after it, AMBIGUOUS.
+ * - A row that its statement did not decide (two equal scopes in one, a refusal, another state than the usual) is asked
+ *   for alone afterwards by its own caller: nobody is kept by another's trouble.
+ * - Rows go in the order of the primary key, and settlements wait for no lock: two batches never deadlock.
+ * - Large rows, rare settlements, looks at several scopes and what only looks are not combined.
+ * - What a leader touches of a waiter is a copy with a pool of its own, so a waiter may leave and its request end.
+ */
+#ifndef IDEM_COMBINE_H
+#define IDEM_COMBINE_H
+
+#include "store/store.h"
+
+#define IDEM_COMBINE_WRITERS 2                  /* where nothing else is said */
+#define IDEM_COMBINE_MOST_ROWS 64
+#define IDEM_COMBINE_MOST_OCTETS (256 * 1024)   /* of all rows of a batch */
+#define IDEM_COMBINE_LARGE_ROW (32 * 1024)      /* from here on a row goes alone */
+
+/*
+ * Puts itself in front of store's provider, which must be set and stays the one that does the work; writers is 1
+ * upwards. Everything lives in p, which must outlive all calls. The calls may come from any number of threads. 0 where
+ * there are no locks to be had: then the store is as it was.
+ */
+int idem_combine_install(idem_store_t *store, int writers, apr_pool_t *p);
+
+/* What has been combined so far, for whoever looks on. */
+typedef struct idem_combine_counts_t {
+    apr_uint32_t statements; /* with more than one row */
+    apr_uint32_t rows;       /* in those */
+    apr_uint32_t alone;      /* rows that were asked for again, alone */
+    apr_uint32_t waiting;    /* in the queue now */
+    apr_uint32_t writing;    /* writers at work now */
+} idem_combine_counts_t;
+
+void idem_combine_count(const idem_store_t *store, idem_combine_counts_t *counts);
+
+#endif

@@ -1,0 +1,195 @@
+#include "store/combine_ticket.h"
+
+#include <string.h>
+#include <time.h>
+
+#include <apr_strings.h>
+
+#define ROW_OVERHEAD 300 /* octets: ids, times, lengths */
+
+static apr_size_t length_of(const char *text)
+{
+    return text ? strlen(text) : 0;
+}
+
+apr_size_t idem_row_octets(idem_kind_e kind, idem_row_t row)
+{
+    const idem_scope_t *scope;
+
+    if (kind == IDEM_KIND_SETTLE) {
+        return ROW_OVERHEAD + length_of(row.settle->tenant) + row.settle->response_headers.len +
+               row.settle->response_body.len;
+    }
+    scope = &row.reserve->scope;
+    return ROW_OVERHEAD + length_of(scope->tenant) + length_of(scope->principal) + length_of(scope->route) +
+           length_of(scope->revision) + length_of(scope->key) + row.reserve->recipe.len +
+           row.reserve->fingerprint_parts.len;
+}
+
+static void copy_octets(apr_pool_t *p, idem_octets_t *octets)
+{
+    if (octets->octets) {
+        /* pstrmemdup: nothing of length 0 must look like NULL */
+        octets->octets = (const unsigned char *)apr_pstrmemdup(p, (const char *)octets->octets, octets->len);
+    }
+}
+
+static idem_reserve_t *copy_reserve(apr_pool_t *p, const idem_reserve_t *from)
+{
+    idem_reserve_t *copy = apr_pmemdup(p, from, sizeof(*copy));
+
+    copy->scope.version = apr_pstrdup(p, from->scope.version);
+    copy->scope.tenant = apr_pstrdup(p, from->scope.tenant);
+    copy->scope.principal = apr_pstrdup(p, from->scope.principal);
+    copy->scope.route = apr_pstrdup(p, from->scope.route);
+    copy->scope.revision = apr_pstrdup(p, from->scope.revision);
+    copy->scope.ns = apr_pstrdup(p, from->scope.ns);
+    copy->scope.key = apr_pstrdup(p, from->scope.key);
+    copy->contract = apr_pstrdup(p, from->contract);
+    copy_octets(p, &copy->recipe);
+    copy_octets(p, &copy->fingerprint_parts);
+    copy->pool = p;
+    return copy;
+}
+
+static idem_settle_t *copy_settle(apr_pool_t *p, const idem_settle_t *from)
+{
+    idem_settle_t *copy = apr_pmemdup(p, from, sizeof(*copy));
+
+    copy->tenant = apr_pstrdup(p, from->tenant);
+    copy->actor = apr_pstrdup(p, from->actor);
+    copy->reason = apr_pstrdup(p, from->reason);
+    copy_octets(p, &copy->response_headers);
+    copy_octets(p, &copy->response_body);
+    copy_octets(p, &copy->response_digest);
+    return copy;
+}
+
+idem_ticket_t *idem_ticket_create(idem_kind_e kind, idem_row_t row, apr_time_t deadline)
+{
+    pthread_condattr_t monotonic;
+    idem_ticket_t *ticket;
+    apr_pool_t *p;
+
+    apr_pool_create(&p, NULL);
+    ticket = apr_pcalloc(p, sizeof(*ticket));
+    ticket->pool = p;
+    atomic_init(&ticket->references, 2);
+    ticket->kind = kind;
+    ticket->until = idem_pg_moment_of(deadline);
+    ticket->octets = idem_row_octets(kind, row);
+    if (kind == IDEM_KIND_SETTLE) {
+        ticket->row.settle = copy_settle(p, row.settle);
+    }
+    else {
+        ticket->row.reserve = copy_reserve(p, row.reserve);
+    }
+    pthread_mutex_init(&ticket->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&ticket->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return ticket;
+}
+
+void idem_ticket_release(idem_ticket_t *ticket)
+{
+    if (atomic_fetch_sub(&ticket->references, 1) == 1) {
+        pthread_cond_destroy(&ticket->changed);
+        pthread_mutex_destroy(&ticket->lock);
+        apr_pool_destroy(ticket->pool);
+    }
+}
+
+void idem_ticket_tell(idem_ticket_t *ticket)
+{
+    pthread_mutex_lock(&ticket->lock);
+    ticket->told = 1;
+    pthread_cond_signal(&ticket->changed);
+    pthread_mutex_unlock(&ticket->lock);
+}
+
+int idem_ticket_wait(idem_ticket_t *ticket, apr_interval_time_t patience)
+{
+    idem_pg_moment_t end = idem_pg_moment() + patience;
+    struct timespec until;
+    int in_time = 1;
+    int told;
+
+    end = ticket->until < end ? ticket->until : end;
+    until.tv_sec = (time_t)(end / APR_USEC_PER_SEC);
+    until.tv_nsec = (long)(end % APR_USEC_PER_SEC) * 1000;
+    pthread_mutex_lock(&ticket->lock);
+    while (!ticket->told && in_time) {
+        in_time = pthread_cond_timedwait(&ticket->changed, &ticket->lock, &until) == 0;
+    }
+    told = ticket->told;
+    pthread_mutex_unlock(&ticket->lock);
+    return told;
+}
+
+static apr_status_t release_with_pool(void *data)
+{
+    idem_ticket_release(data);
+    return APR_SUCCESS;
+}
+
+void idem_ticket_hand_over(idem_ticket_t *ticket, idem_row_t row, apr_pool_t *p)
+{
+    if (ticket->kind == IDEM_KIND_SETTLE) {
+        row.settle->result = ticket->row.settle->result;
+        row.settle->state = ticket->row.settle->state;
+    }
+    else {
+        row.reserve->result = ticket->row.reserve->result;
+        row.reserve->found = ticket->row.reserve->found;
+        row.reserve->found_count = 0;
+        row.reserve->maybe_written = ticket->row.reserve->maybe_written;
+        if (row.reserve->found) {
+            apr_pool_cleanup_register(p, ticket, release_with_pool, apr_pool_cleanup_null);
+            return;
+        }
+    }
+    idem_ticket_release(ticket);
+}
+
+int idem_ticket_compare(const idem_reserve_t *a, const idem_reserve_t *b)
+{
+    const char *const left[] = {a->scope.version, a->scope.tenant, a->scope.principal, a->scope.route,
+                                a->scope.revision, a->scope.ns, a->scope.key};
+    const char *const right[] = {b->scope.version, b->scope.tenant, b->scope.principal, b->scope.route,
+                                 b->scope.revision, b->scope.ns, b->scope.key};
+    int order = 0;
+    apr_size_t i;
+
+    for (i = 0; !order && i < sizeof(left) / sizeof(left[0]); i++) {
+        order = strcmp(left[i], right[i]);
+    }
+    return order;
+}
+
+void idem_row_set_unavailable(idem_kind_e kind, idem_row_t row)
+{
+    if (kind == IDEM_KIND_SETTLE) {
+        row.settle->result = IDEM_STORE_UNAVAILABLE;
+        row.settle->state = IDEM_STATE_NONE;
+    }
+    else {
+        row.reserve->result = IDEM_STORE_UNAVAILABLE;
+        row.reserve->found = NULL;
+        row.reserve->found_count = 0;
+        row.reserve->maybe_written = 0;
+    }
+}
+
+void idem_row_set_ambiguous(idem_kind_e kind, idem_row_t row)
+{
+    idem_row_set_unavailable(kind, row);
+    if (kind == IDEM_KIND_SETTLE) {
+        row.settle->result = IDEM_STORE_AMBIGUOUS;
+    }
+    else {
+        row.reserve->result = IDEM_STORE_AMBIGUOUS;
+        row.reserve->maybe_written = 1;
+    }
+}
