@@ -145,6 +145,12 @@ subtest 'status' => sub {
     my $json = JSON::PP->new->decode($said);
     is_deeply($json->{records}, { EXECUTING => 3 }, 'how many are in which state');
     is("$json->{schema_version} $json->{writer_epoch} $json->{owners}", "$steps 1 1", 'versions and owners');
+    is($json->{estimated} ? 1 : 0, 0, 'counted');
+    $pg->do(q(UPDATE idempotency_records SET status = 'UNKNOWN', settled_at = now(), sweep_at = '-infinity' WHERE idem_key = '2'));
+    $pg->do(q(UPDATE pg_class SET reltuples = 200001 WHERE relname = 'idempotency_records'));
+    $json = JSON::PP->new->decode((ctl($pg, 'status', '--json'))[1]);
+    is($json->{estimated} ? 1 : 0, 1, 'a large table is estimated');
+    is($json->{records}{UNKNOWN}, 1, 'and what nobody knows is counted');
     ($status, $said) = ctl($pg, 'status');
     like($said, qr/^writer epoch    1$/m, 'for people too');
     $pg->do('CREATE DATABASE bare');
