@@ -13,6 +13,7 @@
 #define FIRST_DELAY    apr_time_from_msec(200)
 #define LONGEST_DELAY  apr_time_from_sec(15)
 /* A statement that was sent to a frozen server may run when it thaws: so long its row is looked for. */
+#define LONGEST_ROUND  apr_time_from_msec(500) /* the heartbeat waits for its end */
 #define GIVE_UP_AFTER  apr_time_from_sec(3600)
 #define FAR_AWAY       apr_time_from_sec(3600)
 
@@ -173,10 +174,11 @@ apr_time_t idem_chores_work(idem_chores_t *chores, idem_store_t *store, apr_pool
 {
     /* what is put back is due later than this, so the loop ends */
     apr_time_t now = all ? apr_time_now() + LONGEST_DELAY : apr_time_now();
+    apr_time_t until = apr_time_now() + LONGEST_ROUND;
     int left = MOST_CHORES;
     entry_t *entry;
 
-    while (left-- > 0 && (entry = take_due(chores, now)) != NULL) {
+    while (left-- > 0 && (all || apr_time_now() < until) && (entry = take_due(chores, now)) != NULL) {
         idem_store_result_e result = perform(store, entry, p);
 
         put_away(chores, entry, is_done(entry, result) || (all && entry->seen));

@@ -5,11 +5,13 @@ use Idem::Orders;
 use Idem::Test;
 use Time::HiRes qw(time);
 
-my $t = Idem::Test->new(start => 0);
+# Room for new children while old ones still have requests that wait.
+my $t = Idem::Test->new(start => 0,
+    mpm_config => "ServerLimit 6\nStartServers 2\nThreadsPerChild 25\nMaxRequestWorkers 150\nMinSpareThreads 1\nMaxSpareThreads 150\n");
 my $orders = Idem::Orders->new($t);
 my $pg = $t->pg;
 my $root = $t->root;
-mkdir "$root/htdocs/$_" for qw(front front-again);
+mkdir "$root/htdocs/$_" for qw(front front-again front-marked);
 $t->httpd->{config} = $t->expand($orders->load . "IdempotencyStoreTimeout 3s\nIdempotencyLease 2s\n"
     . join('', map { $orders->place("/$_", $_) } qw(external transactional repeatable))
     . $orders->place('/big', 'repeatable', 'IdempotencyMaxSnapshot 10')
@@ -18,8 +20,8 @@ $t->httpd->{config} = $t->expand($orders->load . "IdempotencyStoreTimeout 3s\nId
     . qq(ScriptAlias "/plain" "@{[ $orders->script ]}"\n)
     . join('', map { my ($path, $effect) = @$_;
         qq(<Location "$path">\n\@AUTH\@\nIdempotencyRoute ) . substr($path, 1) . qq(\nIdempotencyTenant server\nIdempotencyPrincipal user\nIdempotencyEffect $effect\n</Location>\n)
-        . qq(<Directory "$root/htdocs$path">\nRewriteEngine On\nRewriteRule ^ /plain/$effect [L]\n</Directory>\n) }
-        [ '/front', 'external' ], [ '/front-again', 'repeatable' ]));
+        . qq(<Directory "$root/htdocs$path">\nRewriteEngine On\nRewriteRule ^ /plain/@{[ $effect =~ /(\w+)/ ]} [L]\n</Directory>\n) }
+        [ '/front', 'external' ], [ '/front-again', 'repeatable' ], [ '/front-marked', "external\nIdempotencyDispatchMark On" ]));
 $t->httpd->start;
 my $c = $t->client;
 my $body = '{"amount":10}';
@@ -210,6 +212,52 @@ subtest 'an effect attempt that is open' => sub {
     }
 };
 
-$t->httpd->allow_log(qr/IDEM0808/);
+subtest 'somebody said "not executed" of what was' => sub {
+    my $key = fresh_key();
+    my ($running, $tag) = at('/external', $key, hold => 'after');
+    my $operation = row($key)->{operation_id};
+    lapse($key);
+    problem(post('/external', $key), 'outcome-unknown');
+    my ($status, $said) = $t->ctl('resolve', $operation, '--not-executed', '--reason', 'I think not');
+    is($status, 1, 'refused while the child lives') or diag($said);
+    ($status, $said) = $t->ctl('resolve', $operation, '--not-executed', '--owner-is-dead', '--reason', 'I think not');
+    is($status, 0, 'unless somebody insists') or diag($said);
+    $orders->go($tag);
+    my $late = $running->response;
+    is($late->status . ' ' . ($late->json->{generation} // ''), '201 1', 'the late client of an external operation is told what really happened');
+    ok(!$late->replayed, 'it is the first answer');
+    is(row($key)->{status}, 'RESERVED', 'the record is as it was resolved');
+    like($t->httpd->log, qr/IDEM0805: operation $operation/, 'the log says so');
+};
+
+# Last: httpd is told another mode while operations run. The stricter one of record and route decides.
+subtest 'a route changes its mode' => sub {
+    my @cases = map { { from => $_->[0], to => $_->[1], key => fresh_key() } } [ external => 'repeatable' ], [ repeatable => 'external' ], [ transactional => 'external' ];
+    my %place = map { $_->{from} => $_ } @cases;
+    @$_{qw(running tag)} = at("/$_->{from}", $_->{key}, stop => 'handler') for @cases;
+    my $marked = fresh_key();
+    my ($first, $tag) = at('/front-marked/pay', $marked, stop => 'redirected');
+    my $config = $t->httpd->{config};
+    $config =~ s{(<Location "/(external|repeatable|transactional|front-marked)">.*?IdempotencyEffect )\w+}{$1 . ($place{$2} ? $place{$2}{to} : 'transactional')}gse;
+    $t->httpd->graceful(config => $config);
+    lapse($_) for $marked, map { $_->{key} } @cases;
+    for my $case (@cases) {
+        my $res = post("/$case->{from}", $case->{key});
+        if ($case->{from} eq 'transactional') {
+            is($res->json->{generation}, 2, "RESERVED, transactional, now external: taken over: nothing has happened yet") or diag($res->body);
+            next;
+        }
+        problem($res, 'outcome-unknown');
+    }
+    my ($second, $other) = at('/front-marked/pay', $marked, hold => 'before');
+    my $row = row($marked);
+    is("$row->{status} $row->{effect_mode} $row->{owner_generation}", 'EXECUTING external 2',
+        'external and only reserved, now transactional: taken over, and it stays external');
+    $orders->go($other, $tag, map { $_->{tag} } @cases);
+    is($second->response->status, 201, 'the new owner comes to its end');
+    $_->response for $first, map { $_->{running} } @cases;
+};
+
+$t->httpd->allow_log(qr/IDEM0808|IDEM1501/);
 $t->allow_pg_log(qr/IDEM1|generation|administrator command|immediate shutdown|shutting down|starting up|not yet accepting|not properly shut down|recovery|terminating|idempotency_/);
 $t->finish;
