@@ -190,3 +190,17 @@ const char *idem_scope_log_digest(apr_pool_t *p, const idem_scope_t *scope, cons
     idem_hmac_sha256(secret, secret_len, digest, sizeof(digest), mac);
     return apr_pescape_hex(p, mac, LOG_DIGEST_LEN, 0);
 }
+
+int idem_scope_version_number(const char *version)
+{
+    int number = 0;
+    int digits;
+
+    if (version[0] != 'v' || version[1] == '0') {
+        return 0;
+    }
+    for (digits = 0; version[1 + digits] >= '0' && version[1 + digits] <= '9' && digits < 4; digits++) {
+        number = number * 10 + (version[1 + digits] - '0');
+    }
+    return version[1 + digits] ? 0 : number;
+}

@@ -100,4 +100,7 @@ void idem_scope_digest(const idem_scope_t *scope, unsigned char out[IDEM_SHA256_
 const char *idem_scope_log_digest(apr_pool_t *p, const idem_scope_t *scope, const unsigned char *secret,
                                   apr_size_t secret_len);
 
+/* The number of a scope version, "v7" is 7; 0 where the text is none (v1 to v9999). */
+int idem_scope_version_number(const char *version);
+
 #endif

@@ -41,12 +41,7 @@ static idem_alias_book_t *read_book(idem_ctl_t *ctl)
     return book;
 }
 
-/*
- * Waits until no reserve is in flight, and keeps new ones out until the transaction ends: what was reserved before is
- * then seen by everybody who knows the new version, and whoever does not know it cannot reserve. In short tries, as
- * writers queue up behind a lock that is waited for.
- */
-static int lock_records(idem_ctl_t *ctl)
+int idem_ctl_lock_records(idem_ctl_t *ctl)
 {
     int round;
 
@@ -124,7 +119,7 @@ static idem_ctl_exit_e add(idem_ctl_t *ctl, const wanted_t *wanted)
         return give_up(ctl, idem_ctl_fail(IDEM_CTL_REFUSED, "--until: the date has passed"));
     }
     PQclear(row);
-    if (!lock_records(ctl)) {
+    if (!idem_ctl_lock_records(ctl)) {
         return give_up(ctl, IDEM_CTL_STORE);
     }
     return commit(ctl);
@@ -173,7 +168,7 @@ static idem_ctl_exit_e take_away(idem_ctl_t *ctl, const wanted_t *wanted)
         return give_up(ctl, row ? idem_ctl_fail(IDEM_CTL_REFUSED, "there is no such alias") : IDEM_CTL_STORE);
     }
     PQclear(row);
-    if (!lock_records(ctl)) {
+    if (!idem_ctl_lock_records(ctl)) {
         return give_up(ctl, IDEM_CTL_STORE);
     }
     behind = count_behind(ctl, book, &wanted->alias.from);

@@ -45,6 +45,7 @@ extern const idem_ctl_command_t idem_ctl_migrate;
 extern const idem_ctl_command_t idem_ctl_reconcile;
 extern const idem_ctl_command_t idem_ctl_resolve;
 extern const idem_ctl_command_t idem_ctl_show;
+extern const idem_ctl_command_t idem_ctl_scope_version;
 extern const idem_ctl_command_t idem_ctl_status;
 extern const idem_ctl_command_t idem_ctl_sweep;
 
@@ -83,6 +84,13 @@ PGresult *idem_ctl_query(idem_ctl_t *ctl, const char *sql, int count, const char
 
 /* Like it, for several statements without parameters or rows. 1 or 0. */
 int idem_ctl_execute(idem_ctl_t *ctl, const char *sql);
+
+/*
+ * Waits until no reserve is in flight, and keeps new ones out until the transaction ends: what was reserved before is
+ * then seen by everybody who knows the new version, and whoever does not know it cannot reserve. In short tries, as
+ * writers queue up behind a lock that is waited for. 1, or 0 after a line on stderr. (alias.c)
+ */
+int idem_ctl_lock_records(idem_ctl_t *ctl);
 
 /* A value for a terminal or a JSON text: control octets and what is not UTF-8 never reach a terminal as they are. */
 const char *idem_ctl_printable(apr_pool_t *p, const char *text);

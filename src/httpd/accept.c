@@ -109,7 +109,7 @@ static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store)
     wanted->tombstone = conf->tombstone;
     wanted->reuse_allowed = conf->reuse == IDEM_REUSE_ALLOW;
     wanted->body_limit = conf->max_snapshot;
-    wanted->may_write = !ctx->look_only && conf->mode != IDEM_MODE_READ_ONLY;
+    wanted->may_write = idem_lookup_may_write(ctx);
     return wanted;
 }
 
@@ -359,6 +359,7 @@ void idem_accept(request_rec *r, idem_ctx_t *ctx)
         without_store(r, ctx);
         return;
     }
+    ctx->over_quota = 0;
     wanted = make_request(ctx, store);
     ctx->over_quota = wanted->may_write && !idem_quota_allows(r, ctx);
     wanted->may_write &= !ctx->over_quota;

@@ -9,6 +9,7 @@ struct idem_aliases_t {
     apr_pool_t *pool;         /* of the book */
     idem_alias_book_t *book;
     int version;              /* 0, as in a registry that never had an alias */
+    const char *writes;       /* changes only together with version; in the pool of the book */
 };
 
 idem_aliases_t *idem_aliases_create(apr_pool_t *pchild)
@@ -21,17 +22,20 @@ idem_aliases_t *idem_aliases_create(apr_pool_t *pchild)
         return NULL;
     }
     aliases->book = idem_alias_book_create(aliases->pool);
+    aliases->writes = IDEM_SCOPE_VERSION;
     return aliases;
 }
 
 int idem_aliases_members(idem_aliases_t *aliases, const idem_identity_t *identity,
-                         idem_identity_t members[IDEM_ALIAS_MAX_MEMBERS], int *version, apr_pool_t *p)
+                         idem_identity_t members[IDEM_ALIAS_MAX_MEMBERS], int *version, const char **writes,
+                         apr_pool_t *p)
 {
     int count;
     int i;
 
     apr_thread_mutex_lock(aliases->lock);
     *version = aliases->version;
+    *writes = apr_pstrdup(p, aliases->writes);
     count = idem_alias_book_members(aliases->book, identity, members);
     for (i = 0; i < count; i++) {
         members[i].tenant = apr_pstrdup(p, members[i].tenant);
@@ -41,8 +45,18 @@ int idem_aliases_members(idem_aliases_t *aliases, const idem_identity_t *identit
     return count;
 }
 
+const char *idem_aliases_writes(idem_aliases_t *aliases, apr_pool_t *p)
+{
+    const char *writes;
+
+    apr_thread_mutex_lock(aliases->lock);
+    writes = apr_pstrdup(p, aliases->writes);
+    apr_thread_mutex_unlock(aliases->lock);
+    return writes;
+}
+
 /* The newer of two books stays: several threads may have read at the same time. */
-static void install(idem_aliases_t *aliases, apr_pool_t *pool, idem_alias_book_t *book, int version)
+static void install(idem_aliases_t *aliases, apr_pool_t *pool, idem_alias_book_t *book, int version, const char *writes)
 {
     apr_pool_t *old = pool;
 
@@ -52,6 +66,7 @@ static void install(idem_aliases_t *aliases, apr_pool_t *pool, idem_alias_book_t
         aliases->pool = pool;
         aliases->book = book;
         aliases->version = version;
+        aliases->writes = apr_pstrdup(pool, writes);
     }
     apr_pool_destroy(old);
     apr_thread_mutex_unlock(aliases->lock);
@@ -63,6 +78,7 @@ idem_store_result_e idem_aliases_read(idem_aliases_t *aliases, idem_store_t *sto
     idem_store_result_e result;
     apr_pool_t *pool;
     apr_status_t rv;
+    const char *writes = NULL;
     int version;
 
     /* pools of one parent are made and destroyed under the lock */
@@ -74,7 +90,7 @@ idem_store_result_e idem_aliases_read(idem_aliases_t *aliases, idem_store_t *sto
         return IDEM_STORE_UNAVAILABLE;
     }
     book = idem_alias_book_create(pool);
-    result = store->provider->aliases(store, book, &version, apr_time_now() + store->timeout, p);
-    install(aliases, pool, book, result == IDEM_STORE_OK ? version : -1);
+    result = store->provider->aliases(store, book, &version, &writes, apr_time_now() + store->timeout, p);
+    install(aliases, pool, book, result == IDEM_STORE_OK && writes ? version : -1, writes);
     return result;
 }

@@ -18,10 +18,14 @@ idem_aliases_t *idem_aliases_create(apr_pool_t *pchild);
 
 /*
  * The identities that `identity` has become or been, the newest first, copied into p; 0 where it is by itself.
- * version: of the aliases that say so.
+ * version: of the aliases that say so. writes: the scope version that the registry is written in, in p.
  */
 int idem_aliases_members(idem_aliases_t *aliases, const idem_identity_t *identity,
-                         idem_identity_t members[IDEM_ALIAS_MAX_MEMBERS], int *version, apr_pool_t *p);
+                         idem_identity_t members[IDEM_ALIAS_MAX_MEMBERS], int *version, const char **writes,
+                         apr_pool_t *p);
+
+/* That scope version by itself. */
+const char *idem_aliases_writes(idem_aliases_t *aliases, apr_pool_t *p);
 
 /* Reads them from the store, within its timeout. By any thread. The result of the store's call. */
 idem_store_result_e idem_aliases_read(idem_aliases_t *aliases, idem_store_t *store, apr_pool_t *p);

@@ -130,7 +130,7 @@ static void say_goodbye(idem_child_store_t *child, apr_pool_t *p)
 static apr_time_t catch_up(idem_child_store_t *child, apr_pool_t *p)
 {
     apr_time_t again = idem_chores_work(child->chores, &child->own, p, 0);
-    apr_time_t count = idem_quotas_count(child->quotas, &child->own, p);
+    apr_time_t count = idem_quotas_count(child->quotas, &child->own, idem_aliases_writes(child->aliases, p), p);
     apr_time_t sweep = idem_sweeping_work(child->sweeping, &child->own, p);
     int i;
 

@@ -2,6 +2,8 @@
 
 #include <apr_strings.h>
 
+#include "core/scope.h"
+
 #define DEFAULT_LEASE         apr_time_from_sec(60)
 #define DEFAULT_MAX_RUN       apr_time_from_sec(3600)
 #define DEFAULT_RETENTION     apr_time_from_sec(24 * 3600)
@@ -59,6 +61,9 @@ void *idem_config_merge_dir(apr_pool_t *p, void *outer, void *inner)
     MERGE_POINTER(tenant);
     MERGE_POINTER(principal);
     MERGE_POINTER(principal_directive);
+    MERGE_POINTER(scope_version);
+    MERGE_POINTER(former_tenant);
+    MERGE_POINTER(former_principal);
     MERGE_POINTER(trust_env);
     MERGE_NUMBER(no_identity);
     MERGE_NUMBER(mode);
@@ -191,6 +196,7 @@ const idem_dir_t *idem_config_resolve(apr_pool_t *p, const idem_dir_t *unset)
     DEFAULT_NUMBER(error_member, 1);
     DEFAULT_NUMBER(forward_key, 1);
     DEFAULT_POINTER(outcomes, words(p, NULL, NULL, NULL));
+    DEFAULT_POINTER(scope_version, IDEM_SCOPE_VERSION);
     DEFAULT_NUMBER(quota_live, 0);
     DEFAULT_NUMBER(quota_inflight, 0);
     DEFAULT_NUMBER(retention, DEFAULT_RETENTION);

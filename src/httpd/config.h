@@ -67,6 +67,9 @@ typedef struct idem_dir_t {
     const apr_array_header_t *tenant;    /* of idem_source_t */
     const apr_array_header_t *principal; /* of idem_source_t */
     const ap_directive_t *principal_directive;
+    const char *scope_version;           /* IdempotencyScopeVersion: of what tenant and principal are made of now */
+    const apr_array_header_t *former_tenant;    /* of idem_source_t: in the version before; NULL: as now */
+    const apr_array_header_t *former_principal;
     const apr_array_header_t *trust_env; /* of const char * */
     int no_identity;
     int mode;

@@ -55,6 +55,8 @@ typedef struct idem_ctx_t {
     const char *route_name;       /* captures filled in, or method and path */
     const char *key;
     idem_identity_t caller;       /* as authenticated; the scope may name whom the caller has become */
+    idem_identity_t former;       /* the caller as the scope version before made it; tenant NULL: there is none */
+    int foreign_version;          /* the registry is written in a scope version that this configuration does not make */
     int aliases_read;             /* this request has read them anew */
     idem_scope_t scope;           /* of the record: the newest, or the one it was found under */
     const idem_recipe_t *recipe;

@@ -6,6 +6,7 @@
 #include <apr_strings.h>
 
 #include "core/problem.h"
+#include "core/scope.h"
 #include "core/snapshot.h"
 #include "httpd/config.h"
 #include "httpd/values.h"
@@ -302,6 +303,15 @@ const char *idem_set_key_pattern(cmd_parms *cmd, void *conf, const char *text)
     dir->key_pattern = idem_pattern_compile(cmd->pool, text, &error);
     dir->key_pattern_text = apr_pstrdup(cmd->pool, text);
     return dir->key_pattern ? NULL : idem_set_fault(cmd, apr_pstrcat(cmd->pool, "the pattern is broken: ", error, NULL));
+}
+
+const char *idem_set_scope_version(cmd_parms *cmd, void *conf, const char *text)
+{
+    if (!idem_scope_version_number(text)) {
+        return idem_set_fault(cmd, "takes v1, v2 and so on, up to v9999");
+    }
+    ((idem_dir_t *)conf)->scope_version = apr_pstrdup(cmd->pool, text);
+    return NULL;
 }
 
 const char *idem_set_server_key(cmd_parms *cmd, void *conf, const char *text)

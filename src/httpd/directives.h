@@ -38,6 +38,7 @@ const char *idem_set_duration(cmd_parms *cmd, void *conf, const char *text);
 const char *idem_set_size(cmd_parms *cmd, void *conf, const char *text);
 const char *idem_set_key_header(cmd_parms *cmd, void *conf, const char *name);
 const char *idem_set_key_length(cmd_parms *cmd, void *conf, const char *min, const char *max);
+const char *idem_set_scope_version(cmd_parms *cmd, void *conf, const char *text);
 const char *idem_set_server_key(cmd_parms *cmd, void *conf, const char *text);
 const char *idem_set_key_pattern(cmd_parms *cmd, void *conf, const char *pattern);
 const char *idem_set_replayed_header(cmd_parms *cmd, void *conf, const char *name);

@@ -157,6 +157,27 @@ static const char *resolve(request_rec *r, idem_ctx_t *ctx, int level, const cha
     return joined;
 }
 
+/* Who the caller was in the scope version before. Where that cannot be told it had no records either. */
+static void resolve_former(request_rec *r, idem_ctx_t *ctx)
+{
+    const idem_dir_t *conf = ctx->conf;
+
+    ctx->former.tenant = NULL;
+    if (idem_scope_version_number(conf->scope_version) <= 1) {
+        return;
+    }
+    ctx->former = ctx->caller;
+    if (conf->former_tenant) {
+        ctx->former.tenant = resolve(r, ctx, APLOG_DEBUG, "IdempotencyFormerTenant", conf->former_tenant);
+    }
+    if (conf->former_principal) {
+        ctx->former.principal = resolve(r, ctx, APLOG_DEBUG, "IdempotencyFormerPrincipal", conf->former_principal);
+    }
+    if (!ctx->former.principal) {
+        ctx->former.tenant = NULL;
+    }
+}
+
 int idem_identity_resolve(request_rec *r, idem_ctx_t *ctx)
 {
     /* where such requests are let through, a line for each would only fill the log */
@@ -171,5 +192,8 @@ int idem_identity_resolve(request_rec *r, idem_ctx_t *ctx)
     }
     ctx->caller.tenant = ctx->scope.tenant;
     ctx->caller.principal = ctx->scope.principal;
+    if (ctx->scope.principal) {
+        resolve_former(r, ctx);
+    }
     return ctx->scope.principal != NULL;
 }

@@ -1,6 +1,6 @@
 /*
  * lookup.h - under which scopes a request's record may lie. CONTRACT section 8: identities that changed, and revisions
- * that a route still accepts.
+ * that a route still accepts, and the scope version before the present one.
  *
  * Usually one scope. Else a list, the newest first: all are looked at, the newest alone is written. The record that is
  * of this very request decides, wherever it lies; where none is, that of the newest scope.
@@ -12,6 +12,9 @@
 
 /* Fills in scope, older scopes and alias version of a reserve, from the request's identity and its route. */
 void idem_lookup_scopes(idem_ctx_t *ctx, idem_reserve_t *wanted);
+
+/* 1 where this request may begin something, after idem_lookup_scopes. */
+int idem_lookup_may_write(const idem_ctx_t *ctx);
 
 /*
  * Reads the aliases anew, once in a request. 1 where that gives the reserve other scopes than it had: then they are filled in, and the

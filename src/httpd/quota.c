@@ -209,7 +209,7 @@ static void enter(idem_quotas_t *quotas, const idem_identity_t *identity, const 
     apr_thread_mutex_unlock(quotas->lock);
 }
 
-apr_time_t idem_quotas_count(idem_quotas_t *quotas, idem_store_t *store, apr_pool_t *p)
+apr_time_t idem_quotas_count(idem_quotas_t *quotas, idem_store_t *store, const char *version, apr_pool_t *p)
 {
     idem_identity_t identities[MOST_AT_ONCE];
     idem_count_t counts[MOST_AT_ONCE];
@@ -219,7 +219,7 @@ apr_time_t idem_quotas_count(idem_quotas_t *quotas, idem_store_t *store, apr_poo
     int i;
 
     while (rounds-- > 0 && (count = take_due(quotas, identities, &again, p)) > 0) {
-        if (store->provider->count(store, identities, count, LARGEST, counts, apr_time_now() + store->timeout, p) !=
+        if (store->provider->count(store, version, identities, count, LARGEST, counts, apr_time_now() + store->timeout, p) !=
             IDEM_STORE_OK) {
             break;
         }

@@ -18,7 +18,7 @@ typedef struct idem_quotas_t idem_quotas_t;
 idem_quotas_t *idem_quotas_create(apr_pool_t *pchild, void (*wake)(void *baton), void *baton);
 
 /* By the child's thread: counts what is due, each statement within the store's timeout. Returns when to come again. */
-apr_time_t idem_quotas_count(idem_quotas_t *quotas, idem_store_t *store, apr_pool_t *p);
+apr_time_t idem_quotas_count(idem_quotas_t *quotas, idem_store_t *store, const char *version, apr_pool_t *p);
 
 /* 1 where the caller may begin one more operation by the quotas of this route, as far as this child knows. */
 int idem_quota_allows(request_rec *r, const idem_ctx_t *ctx);

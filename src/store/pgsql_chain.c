@@ -101,9 +101,9 @@ static idem_store_result_e fill_book(idem_store_t *store, idem_alias_book_t *boo
 {
     int i;
 
-    for (i = 0; i < PQntuples(rows) && !PQgetisnull(rows, i, 1); i++) {
-        idem_alias_t alias = {{idem_pg_get_text(rows, i, 1, p), idem_pg_get_text(rows, i, 2, p)},
-                              {idem_pg_get_text(rows, i, 3, p), idem_pg_get_text(rows, i, 4, p)}};
+    for (i = 0; i < PQntuples(rows) && !PQgetisnull(rows, i, 2); i++) {
+        idem_alias_t alias = {{idem_pg_get_text(rows, i, 2, p), idem_pg_get_text(rows, i, 3, p)},
+                              {idem_pg_get_text(rows, i, 4, p), idem_pg_get_text(rows, i, 5, p)}};
         idem_alias_result_e fault = idem_alias_book_add(book, &alias);
 
         if (fault != IDEM_ALIAS_OK) {
@@ -115,8 +115,8 @@ static idem_store_result_e fill_book(idem_store_t *store, idem_alias_book_t *boo
     return IDEM_STORE_OK;
 }
 
-idem_store_result_e idem_pgsql_aliases(idem_store_t *store, idem_alias_book_t *book, int *version, apr_time_t deadline,
-                                       apr_pool_t *p)
+idem_store_result_e idem_pgsql_aliases(idem_store_t *store, idem_alias_book_t *book, int *version, const char **writes,
+                                       apr_time_t deadline, apr_pool_t *p)
 {
     idem_pg_call_t call;
     idem_pg_params_t known;
@@ -130,14 +130,15 @@ idem_store_result_e idem_pgsql_aliases(idem_store_t *store, idem_alias_book_t *b
     idem_pg_call_end(&call);
     if (result == IDEM_STORE_OK) {
         *version = idem_pg_get_int(rows, 0, 0);
+        *writes = idem_pg_get_text(rows, 0, 1, p);
         result = fill_book(store, book, rows, p);
         PQclear(rows);
     }
     return result;
 }
 
-idem_store_result_e idem_pgsql_count(idem_store_t *store, const idem_identity_t *identities, int n, int most,
-                                     idem_count_t *counts, apr_time_t deadline, apr_pool_t *p)
+idem_store_result_e idem_pgsql_count(idem_store_t *store, const char *version, const idem_identity_t *identities, int n,
+                                     int most, idem_count_t *counts, apr_time_t deadline, apr_pool_t *p)
 {
     const char **tenants = apr_pcalloc(p, sizeof(const char *) * (apr_size_t)(n + 1));
     const char **principals = apr_pcalloc(p, sizeof(const char *) * (apr_size_t)(n + 1));
@@ -155,7 +156,7 @@ idem_store_result_e idem_pgsql_count(idem_store_t *store, const idem_identity_t 
     idem_pg_params_begin(&params, p);
     idem_pg_add_texts(&params, tenants);
     idem_pg_add_texts(&params, principals);
-    idem_pg_add_text(&params, IDEM_SCOPE_VERSION);
+    idem_pg_add_text(&params, version);
     idem_pg_add_long(&params, most);
     result = idem_pg_call_run(&call, &idem_pg_count, &params, &rows);
     idem_pg_call_end(&call);

@@ -45,7 +45,7 @@ const idem_pg_statement_t idem_pg_find_chain = {
 /* One snapshot: the aliases are those of the version. None where that is $1, the one that is known. */
 const idem_pg_statement_t idem_pg_aliases = {
     "idem_aliases", "i",
-    "SELECT c.alias_version, a.old_tenant, a.old_principal, a.new_tenant, a.new_principal"
+    "SELECT c.alias_version, c.scope_version, a.old_tenant, a.old_principal, a.new_tenant, a.new_principal"
     " FROM idempotency_control c LEFT JOIN idempotency_aliases a ON c.alias_version <> $1 WHERE c.the_only_row"
     " ORDER BY a.created_at DESC, a.old_tenant, a.old_principal",
     1};

@@ -18,7 +18,7 @@
 
 #define IDEM_UUID_LEN        16
 #define IDEM_FINGERPRINT_LEN 32
-#define IDEM_MAX_OLDER       95
+#define IDEM_MAX_OLDER       191
 
 /* How a call ended. What a caller may conclude is in the second column. */
 typedef enum {
@@ -189,16 +189,17 @@ typedef struct idem_store_provider_t {
 
     /*
      * Says the aliases' version and, where that is not the one that *version had, adds all of them to the book: as of
-     * one moment. OK, STALE (they break the rules of core/alias.h, which the log says), UNAVAILABLE, AMBIGUOUS (no
+     * one moment. *writes is the scope version that the registry is written in, in the pool. OK, STALE (they break the rules of core/alias.h, which the log says), UNAVAILABLE, AMBIGUOUS (no
      * answer)
      */
-    idem_store_result_e (*aliases)(idem_store_t *, idem_alias_book_t *, int *version, apr_time_t deadline, apr_pool_t *);
+    idem_store_result_e (*aliases)(idem_store_t *, idem_alias_book_t *, int *version, const char **writes,
+                                   apr_time_t deadline, apr_pool_t *);
 
     /*
-     * How many records each of n identities (1 to 32) has in the scope version "v1", at most `most` counted.
+     * How many records each of n identities (1 to 32) has in a scope version, at most `most` counted.
      * OK, UNAVAILABLE, AMBIGUOUS (no answer)
      */
-    idem_store_result_e (*count)(idem_store_t *, const idem_identity_t *identities, int n, int most, idem_count_t *counts,
+    idem_store_result_e (*count)(idem_store_t *, const char *version, const idem_identity_t *identities, int n, int most, idem_count_t *counts,
                                  apr_time_t deadline, apr_pool_t *);
 
     /* One batch of what age does. OK (see its busy), UNAVAILABLE, AMBIGUOUS: what it did, it did whole */
