@@ -86,7 +86,7 @@ subtest 'an alias that comes while the old identity is at work' => sub {
     }
 };
 
-$t->allow_pg_log(qr{idempotencyctl ERROR:  canceling statement due to lock timeout}); # its short tries
+$t->allow_pg_log(qr{ERROR:  canceling statement due to lock timeout}); # its short tries, and requests that wait behind them
 subtest 'an alias waits for reserves in flight' => sub {
     my $kept = as('lock-old', '/charges', 'kept');
     my $session = $t->pg->session;

@@ -14,6 +14,7 @@ my $t = Idem::Test->new(modules => ['lua'], config => sub { spew($_[0]->root . '
 # a second server, which gets its new configuration later
 my $other = Idem::Test->new(modules => ['lua'], pg => $t->pg, config => sub { spew($_[0]->root . '/claim.lua', $claim, 0644); return $text->($_[0], 'v1') });
 $_->httpd->allow_log(qr/IDEM\d+: IdempotencyRoute \S+: its sources were/) for $t, $other;
+$t->allow_pg_log(qr{ERROR:  canceling statement due to lock timeout}); # requests that wait behind the change are sent again
 my $body = '{"amount":10}';
 
 # The same host name for both: it is part of the request.
