@@ -11,6 +11,8 @@
 APLOG_USE_MODULE(idempotency);
 
 #define MOST_COUNTED 10000
+#define FIELD(name) APR_OFFSETOF(idem_dir_t, name)
+#define LIST(conf, field) (*(const apr_array_header_t *const *)((const char *)(conf) + (field)))
 
 static const char *words_of(apr_pool_t *p, const char *name, const apr_array_header_t *sources)
 {
@@ -23,17 +25,22 @@ static const char *words_of(apr_pool_t *p, const char *name, const apr_array_hea
     return words;
 }
 
-/* What a section says, or else the last of those around it that says it. */
-static const apr_array_header_t *sources_of(const apr_array_header_t *sections, const idem_section_t *own, int principal)
+static const char *sentence(apr_pool_t *p, const apr_array_header_t *tenant, const apr_array_header_t *principal)
 {
-    const apr_array_header_t *found = principal ? own->conf->principal : own->conf->tenant;
+    return apr_pstrcat(p, words_of(p, "tenant", tenant), "; ", words_of(p, "principal", principal), NULL);
+}
+
+/* What a section says, or else the last of those around it that says it. */
+static const apr_array_header_t *sources_of(const apr_array_header_t *sections, const idem_section_t *own, apr_size_t field)
+{
+    const apr_array_header_t *found = LIST(own->conf, field);
     int i;
 
     for (i = 0; !found && i < sections->nelts; i++) {
         const idem_section_t *section = &APR_ARRAY_IDX(sections, i, idem_section_t);
 
         if (idem_section_may_merge(section, own)) {
-            found = principal ? section->conf->principal : section->conf->tenant;
+            found = LIST(section->conf, field);
         }
     }
     return found;
@@ -85,6 +92,10 @@ apr_array_header_t *idem_announce_collect(apr_pool_t *pconf, const apr_array_hea
     for (i = 0; i < sections->nelts; i++) {
         const idem_section_t *section = &APR_ARRAY_IDX(sections, i, idem_section_t);
         const idem_route_t *route = section->conf->route;
+        const apr_array_header_t *tenant;
+        const apr_array_header_t *principal;
+        const apr_array_header_t *former_tenant;
+        const apr_array_header_t *former_principal;
         idem_announced_t *announced;
 
         if (!route || route->kind != IDEM_ROUTE_NAMED || strstr(route->name, "%{")) {
@@ -93,8 +104,15 @@ apr_array_header_t *idem_announce_collect(apr_pool_t *pconf, const apr_array_hea
         announced = apr_array_push(routes);
         announced->route = route->name;
         announced->revision = route->revision;
-        announced->sources = apr_pstrcat(pconf, words_of(pconf, "tenant", sources_of(sections, section, 0)), "; ",
-                                         words_of(pconf, "principal", sources_of(sections, section, 1)), NULL);
+        tenant = sources_of(sections, section, FIELD(tenant));
+        principal = sources_of(sections, section, FIELD(principal));
+        announced->sources = sentence(pconf, tenant, principal);
+        former_tenant = sources_of(sections, section, FIELD(former_tenant));
+        former_principal = sources_of(sections, section, FIELD(former_principal));
+        announced->former = former_tenant || former_principal
+                                ? sentence(pconf, former_tenant ? former_tenant : tenant,
+                                           former_principal ? former_principal : principal)
+                                : NULL;
     }
     return join_equal(pconf, routes);
 }
@@ -112,7 +130,8 @@ void idem_announce(idem_store_t *store, const apr_array_header_t *routes, server
                                                                announced->revision, announced->sources, MOST_COUNTED,
                                                                &before, &live, apr_time_now() + store->timeout, p);
 
-        if (result == IDEM_STORE_OK && before) {
+        /* by the scope version before they are found */
+        if (result == IDEM_STORE_OK && before && (!announced->former || strcmp(before, announced->former))) {
             ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s,
                          IDEM_LOG("1401") "IdempotencyRoute %s: its sources were '%s' and are '%s' now: the retries of %s%d "
                          "operations that are still remembered will not find them and may run again",

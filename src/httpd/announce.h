@@ -14,6 +14,7 @@
 typedef struct idem_announced_t {
     const char *route;
     const char *revision;
+    const char *former;  /* the same of the scope version before; NULL: there is none */
     const char *sources;
 } idem_announced_t;
 
