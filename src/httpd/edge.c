@@ -1,6 +1,7 @@
 #include "httpd/edge.h"
 
 #include <apr_buckets.h>
+#include <apr_cstr.h>
 #include <httpd.h>
 #include <util_filter.h>
 
@@ -53,7 +54,7 @@ int idem_edge_was_bypassed(const request_rec *r, const idem_ctx_t *ctx)
     const ap_filter_t *f;
 
     for (f = r->output_filters; f; f = f->next) {
-        if (f->ctx == ctx && !strcasecmp(f->frec->name, OUTPUT_NAME)) {
+        if (f->ctx == ctx && !apr_cstr_casecmp(f->frec->name, OUTPUT_NAME)) {
             return 0;
         }
     }
