@@ -31,6 +31,7 @@
 #include "httpd/recipe.h"
 #include "httpd/route.h"
 #include "httpd/run.h"
+#include "httpd/shadow.h"
 #include "httpd/wait.h"
 #include "httpd/status.h"
 #include "httpd/sizing.h"
@@ -55,7 +56,7 @@ static const command_rec directives[] = {
     AP_INIT_TAKE_ARGV("IdempotencyTrustEnv", idem_set_names, FIELD(trust_env), IN_SECTIONS,
                       "variables that a gateway in front wrote, not the client"),
     AP_INIT_TAKE1("IdempotencyNoIdentity", idem_set_choice, CHOICE(no_identity), IN_SECTIONS, "Reject or Bypass"),
-    AP_INIT_TAKE1("IdempotencyMode", idem_set_choice, CHOICE(mode), IN_SECTIONS, "Off, Enforce or ReadOnly"),
+    AP_INIT_TAKE1("IdempotencyMode", idem_set_choice, CHOICE(mode), IN_SECTIONS, "Off, Shadow, Enforce or ReadOnly"),
     AP_INIT_TAKE1("IdempotencyKey", idem_set_choice, CHOICE(key), IN_SECTIONS, "Required or Optional"),
     AP_INIT_TAKE1("IdempotencyKeyHeader", idem_set_key_header, NULL, IN_SECTIONS, "the request field that has the key"),
     AP_INIT_TAKE1("IdempotencyKeySyntax", idem_set_choice, CHOICE(key_syntax), IN_SECTIONS, "strict or lenient"),
@@ -173,6 +174,7 @@ static void register_hooks(apr_pool_t *p)
     idem_body_register();
     idem_key_register();
     idem_capture_register();
+    idem_shadow_register();
     idem_edge_register();
     ap_hook_check_config(idem_check_config, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_check_config(idem_balancer_check_config, NULL, NULL, APR_HOOK_LAST);
@@ -194,6 +196,7 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_handler(idem_policy_handler, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_error_log(idem_run_watch_log, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_log_transaction(idem_run_finish, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    ap_hook_log_transaction(idem_shadow_finish, NULL, NULL, APR_HOOK_MIDDLE);
 }
 
 AP_DECLARE_MODULE(idempotency) = {

@@ -44,6 +44,7 @@ extern const idem_ctl_command_t idem_ctl_journal;
 extern const idem_ctl_command_t idem_ctl_migrate;
 extern const idem_ctl_command_t idem_ctl_reconcile;
 extern const idem_ctl_command_t idem_ctl_resolve;
+extern const idem_ctl_command_t idem_ctl_shadow;
 extern const idem_ctl_command_t idem_ctl_show;
 extern const idem_ctl_command_t idem_ctl_scope_version;
 extern const idem_ctl_command_t idem_ctl_status;

@@ -8,7 +8,7 @@
 
 #define TABLES                                                                                                         \
     "idempotency_records, idempotency_owners, idempotency_effects, idempotency_outbox, idempotency_aliases,"           \
-    " idempotency_control, idempotency_events, idempotency_routes"
+    " idempotency_control, idempotency_events, idempotency_routes, idempotency_shadow"
 
 static const char *const statements[] = {
     "DO $$"
@@ -51,6 +51,9 @@ static const char *const statements[] = {
     "GRANT SELECT, INSERT, UPDATE ON idempotency_routes TO idempotency_writer",
     "GRANT SELECT ON idempotency_routes TO idempotency_admin",
     "GRANT SELECT ON idempotency_control, idempotency_aliases TO idempotency_writer",
+
+    "GRANT SELECT, INSERT, UPDATE ON idempotency_shadow TO idempotency_writer",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_shadow TO idempotency_admin",
 
     /* Operators and their tool. */
     "GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_records, idempotency_owners, idempotency_effects,"

@@ -34,7 +34,7 @@ static void digest_octets(void *baton, const void *octets, apr_size_t len)
     idem_sha256_update(baton, octets, len);
 }
 
-static idem_payload_t *reader(idem_ctx_t *ctx, const idem_recipe_t *recipe, idem_sha256_t *sha)
+idem_payload_t *idem_body_reader(idem_ctx_t *ctx, const idem_recipe_t *recipe, idem_sha256_t *sha)
 {
     const char *type = ctx->request->content_type;
     int known;
@@ -96,7 +96,7 @@ static apr_status_t keep(idem_body_t *body, const char *data, apr_size_t len, ap
 }
 
 /* IdempotencyMaxBody or LimitRequestBody, whichever is smaller. */
-static apr_off_t largest(const request_rec *r, const idem_ctx_t *ctx)
+apr_off_t idem_body_largest(const request_rec *r, const idem_ctx_t *ctx)
 {
     apr_off_t limit = ap_get_limit_req_body(r);
 
@@ -107,7 +107,7 @@ static apr_off_t largest(const request_rec *r, const idem_ctx_t *ctx)
 static idem_body_result_e take(request_rec *r, idem_ctx_t *ctx, idem_payload_t *payload, apr_bucket_brigade *bb,
                                int *ended, int *rejected, int *status)
 {
-    apr_off_t limit = largest(r, ctx);
+    apr_off_t limit = idem_body_largest(r, ctx);
     apr_bucket *e;
 
     for (e = APR_BRIGADE_FIRST(bb); e != APR_BRIGADE_SENTINEL(bb); e = APR_BUCKET_NEXT(e)) {
@@ -218,7 +218,7 @@ idem_body_result_e idem_body_read(request_rec *r, idem_ctx_t *ctx, const idem_re
                                   unsigned char digest[IDEM_FINGERPRINT_LEN], const char **detail, int *status)
 {
     idem_sha256_t *sha = idem_sha256_init(ctx->pool);
-    idem_payload_t *payload = reader(ctx, recipe, sha);
+    idem_payload_t *payload = idem_body_reader(ctx, recipe, sha);
     idem_body_t *body = apr_pcalloc(ctx->pool, sizeof(*body));
     int has_body;
     apr_off_t announced = announced_length(r, &has_body);
@@ -231,7 +231,7 @@ idem_body_result_e idem_body_read(request_rec *r, idem_ctx_t *ctx, const idem_re
     if (ctx->witness && !ctx->body_touched) {
         ap_remove_input_filter(ctx->witness);
     }
-    if (announced > largest(r, ctx)) {
+    if (announced > idem_body_largest(r, ctx)) {
         return IDEM_BODY_TOO_LARGE;
     }
     if (r->read_length > 0 || ctx->body_touched) {
@@ -296,7 +296,7 @@ static apr_status_t feed_memory(idem_body_t *body, idem_payload_t *payload)
 int idem_body_digest(idem_ctx_t *ctx, const idem_recipe_t *recipe, unsigned char digest[IDEM_FINGERPRINT_LEN])
 {
     idem_sha256_t *sha = idem_sha256_init(ctx->pool);
-    idem_payload_t *payload = reader(ctx, recipe, sha);
+    idem_payload_t *payload = idem_body_reader(ctx, recipe, sha);
     apr_status_t rv = ctx->body->file ? feed_file(ctx->body, payload) : feed_memory(ctx->body, payload);
 
     if (rv != APR_SUCCESS || idem_payload_finish(payload) != APR_SUCCESS) {

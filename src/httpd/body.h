@@ -9,6 +9,8 @@
 #ifndef IDEM_HTTPD_BODY_H
 #define IDEM_HTTPD_BODY_H
 
+#include "core/digest.h"
+#include "core/payload.h"
 #include "httpd/context.h"
 
 /* How reading ended. */
@@ -26,6 +28,12 @@ typedef enum {
  */
 idem_body_result_e idem_body_read(request_rec *r, idem_ctx_t *ctx, const idem_recipe_t *recipe,
                                   unsigned char digest[IDEM_FINGERPRINT_LEN], const char **detail, int *status);
+
+/* A reader of the payload by a recipe, whose canonical octets go into sha; ctx->request is set. */
+idem_payload_t *idem_body_reader(idem_ctx_t *ctx, const idem_recipe_t *recipe, idem_sha256_t *sha);
+
+/* The largest body that is taken: IdempotencyMaxBody or LimitRequestBody. */
+apr_off_t idem_body_largest(const request_rec *r, const idem_ctx_t *ctx);
 
 /* The digest by another recipe, of a body that was read and not handed on yet. 1, or 0 where that reader refuses it. */
 int idem_body_digest(idem_ctx_t *ctx, const idem_recipe_t *recipe, unsigned char digest[IDEM_FINGERPRINT_LEN]);

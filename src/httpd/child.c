@@ -16,6 +16,7 @@
 #include "httpd/journaling.h"
 #include "httpd/logging.h"
 #include "httpd/pools.h"
+#include "httpd/shadow_queue.h"
 #include "httpd/sweeping.h"
 #include "httpd/sizing.h"
 #include "store/combine.h"
@@ -49,6 +50,11 @@ idem_aliases_t *idem_child_aliases(idem_child_store_t *child)
 idem_quotas_t *idem_child_quotas(idem_child_store_t *child)
 {
     return child->quotas;
+}
+
+struct idem_shadow_queue_t *idem_child_shadow(idem_child_store_t *child)
+{
+    return child ? child->shadow : NULL;
 }
 
 int idem_child_first_bypass(idem_child_store_t *child)
@@ -192,6 +198,7 @@ static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, s
         return NULL;
     }
     fill_store(child, conf, pchild);
+    child->shadow = idem_shadow_queue_create(pchild);
     child->sweeping = idem_sweeping_create(pchild, child->lease);
     child->journals = idem_journaling_open(pchild, main_server, child->registry);
     return idem_child_thread_start(child, pchild) == APR_SUCCESS ? child : NULL;

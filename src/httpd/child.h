@@ -31,6 +31,9 @@ idem_quotas_t *idem_child_quotas(idem_child_store_t *child);
 /* 1 for the first call in this child: there it is worth a warning that a request went unprotected. */
 int idem_child_first_bypass(idem_child_store_t *child);
 
+/* The queue of Shadow mode; NULL for no child, or where there was no lock to be had. */
+struct idem_shadow_queue_t *idem_child_shadow(idem_child_store_t *child);
+
 /* Lets the thread look for work now. */
 void idem_child_wake(idem_child_store_t *child);
 

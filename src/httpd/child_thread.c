@@ -18,6 +18,7 @@
 #include "httpd/logging.h"
 #include "httpd/pools.h"
 #include "httpd/sizing.h"
+#include "httpd/shadow_queue.h"
 #include "httpd/sweeping.h"
 
 APLOG_USE_MODULE(idempotency);
@@ -132,8 +133,10 @@ static apr_time_t catch_up(idem_child_store_t *child, apr_pool_t *p)
     apr_time_t again = idem_chores_work(child->chores, &child->own, p, 0);
     apr_time_t count = idem_quotas_count(child->quotas, &child->own, idem_aliases_writes(child->aliases, p), p);
     apr_time_t sweep = idem_sweeping_work(child->sweeping, &child->own, p);
+    apr_time_t shadow = idem_shadow_queue_work(child->shadow, &child->own, child->aliases, child->registry, p);
     int i;
 
+    again = shadow < again ? shadow : again;
     again = count < again ? count : again;
     again = sweep < again ? sweep : again;
     if (!child->own.digest_key_known && child->store.digest_key_known) {
@@ -157,7 +160,8 @@ static void *APR_THREAD_FUNC tend(apr_thread_t *thread, void *data)
     apr_pool_create(&p, apr_thread_pool_get(thread));
     while (!apr_atomic_read32(&child->stop)) {
         /* whose backend runs must be seen alive, and what was left undone is to be done, whether requests come or not */
-        int needed = apr_atomic_read32(&child->running) || idem_chores_any(child->chores);
+        int needed = apr_atomic_read32(&child->running) || idem_chores_any(child->chores) ||
+                     idem_shadow_queue_any(child->shadow);
         apr_time_t again = idem_conns_tend(child->conns, &child->store, needed);
 
         beat(child, p);

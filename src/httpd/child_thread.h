@@ -18,6 +18,7 @@ struct idem_child_store_t {
     idem_conns_t *conns;
     idem_chores_t *chores;
     struct idem_sweeping_t *sweeping;
+    struct idem_shadow_queue_t *shadow;
     apr_array_header_t *journals; /* of idem_journaling_t *, one for each folder */
     idem_aliases_t *aliases;
     idem_quotas_t *quotas;

@@ -41,6 +41,7 @@ typedef struct idem_answer_t {
 
 typedef struct idem_body_t idem_body_t;
 typedef struct idem_capture_t idem_capture_t;
+typedef struct idem_shadow_t idem_shadow_t;
 
 typedef struct idem_ctx_t {
     apr_pool_t *pool;
@@ -98,6 +99,7 @@ typedef struct idem_ctx_t {
     int broken;                   /* the response was cut, or a filter failed */
     int length_is_a_hint;         /* httpd would not have believed a script's Content-Length: it only tells a cut */
     idem_capture_t *capture;
+    idem_shadow_t *shadow;        /* mode Shadow: what is seen in passing */
 } idem_ctx_t;
 
 /* Hook create_request. */

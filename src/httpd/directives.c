@@ -17,7 +17,7 @@ APLOG_USE_MODULE(idempotency);
 #define FIELD(conf, offset, type) (*(type *)((char *)(conf) + (offset)))
 
 static const char *const no_identity_words[] = {"Reject", "Bypass", NULL};
-static const char *const mode_words[] = {"Off", "Enforce", "ReadOnly", NULL};
+static const char *const mode_words[] = {"Off", "Enforce", "ReadOnly", "Shadow", NULL};
 static const char *const key_words[] = {"Optional", "Required", NULL};
 static const char *const key_syntax_words[] = {"strict", "lenient", NULL};
 static const char *const reuse_words[] = {"Refuse", "Allow", NULL};

@@ -11,6 +11,7 @@
 #include "httpd/logging.h"
 #include "httpd/recipe.h"
 #include "httpd/route.h"
+#include "httpd/shadow.h"
 #include "httpd/values.h"
 
 APLOG_USE_MODULE(idempotency);
@@ -56,7 +57,7 @@ int idem_prepare_scrub(request_rec *r)
     return DECLINED;
 }
 
-static int fill_scope(request_rec *r, idem_ctx_t *ctx)
+int idem_prepare_scope(request_rec *r, idem_ctx_t *ctx)
 {
     const char *why = NULL;
     idem_scope_result_e result;
@@ -98,7 +99,7 @@ static const char *header_value(void *baton, const char *name)
 }
 
 /* The request as the fingerprint sees it, all but its payload. */
-static idem_request_t *describe(request_rec *r, idem_ctx_t *ctx)
+idem_request_t *idem_prepare_describe(request_rec *r, idem_ctx_t *ctx)
 {
     const request_rec *received = idem_context_received(r);
     idem_request_t *request = apr_pcalloc(ctx->pool, sizeof(*request));
@@ -158,7 +159,7 @@ static int fits_earlier_contract(idem_ctx_t *ctx, idem_request_t *request, const
 
 static int fingerprint(request_rec *r, idem_ctx_t *ctx)
 {
-    idem_request_t *request = describe(r, ctx);
+    idem_request_t *request = idem_prepare_describe(r, ctx);
     const char *detail = NULL;
     idem_recipe_t *recipe = idem_recipe_of(r, ctx, &detail);
     int status = HTTP_INTERNAL_SERVER_ERROR;
@@ -184,6 +185,9 @@ int idem_prepare(request_rec *r)
 {
     idem_ctx_t *ctx = idem_context_get(r);
 
+    if (ctx && ctx->shadow) {
+        idem_shadow_follow(r, ctx);
+    }
     if (!ctx || ctx->phase > IDEM_PHASE_BOUND) {
         return DECLINED;
     }
@@ -195,8 +199,12 @@ int idem_prepare(request_rec *r)
         ctx->phase = IDEM_PHASE_PASSED;
         return DECLINED;
     }
+    if (ctx->conf->mode == IDEM_MODE_SHADOW) {
+        idem_shadow_begin(r, ctx);
+        return DECLINED;
+    }
     /* nothing of the body is read for a request that is refused by its header alone */
-    if (!idem_key_read(r, ctx) || !fill_scope(r, ctx)) {
+    if (!idem_key_read(r, ctx) || !idem_prepare_scope(r, ctx)) {
         return ctx->phase == IDEM_PHASE_PASSED ? DECLINED : OK;
     }
     return fingerprint(r, ctx);

@@ -16,4 +16,10 @@ int idem_prepare(request_rec *r);
 /* Hook post_read_request: removes the fields that only the module may write. */
 int idem_prepare_scrub(request_rec *r);
 
+/* Tenant, principal and scope of a request. 1, or 0: refused, or PASSED where there is no identity and none is needed. */
+int idem_prepare_scope(request_rec *r, idem_ctx_t *ctx);
+
+/* The request as the fingerprint sees it, all but its payload. */
+idem_request_t *idem_prepare_describe(request_rec *r, idem_ctx_t *ctx);
+
 #endif

@@ -51,7 +51,7 @@ static int telling_status(const request_rec *r, const idem_ctx_t *ctx)
     return ctx->error_status ? ctx->error_status : ap_is_HTTP_ERROR(ctx->handler_status) ? ctx->handler_status : r->status;
 }
 
-static idem_outcome_e rule_outcome(request_rec *r, const idem_ctx_t *ctx)
+idem_outcome_e idem_settle_rule(request_rec *r, const idem_ctx_t *ctx)
 {
     int status = telling_status(r, ctx);
     const apr_array_header_t *rules = ctx->conf->outcomes;
@@ -105,7 +105,7 @@ static void gather(request_rec *r, idem_ctx_t *ctx, idem_response_facts_t *facts
     facts->backend_answered = ctx->passed_anything || facts->error_override;
     facts->status = telling_status(r, ctx);
     facts->said = said_outcome(r);
-    facts->rule = rule_outcome(r, ctx);
+    facts->rule = idem_settle_rule(r, ctx);
     facts->effect = ctx->effect;
 }
 

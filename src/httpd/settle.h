@@ -18,4 +18,7 @@
  */
 int idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body);
 
+/* The outcome by the first fitting IdempotencyOutcome; NONE where none fits. */
+idem_outcome_e idem_settle_rule(request_rec *r, const idem_ctx_t *ctx);
+
 #endif

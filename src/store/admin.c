@@ -1,5 +1,6 @@
 #include "store/admin.h"
 
+#include "core/scope.h"
 #include "store/pgsql_sql.h"
 
 #define EVENT "INSERT INTO idempotency_events (tenant_id, operation_id, generation, from_status, to_status, actor, reason)"
@@ -13,7 +14,7 @@ const char idem_admin_list[] =
     " FROM idempotency_records r WHERE ($1::text IS NULL OR r.status = $1) AND ($2::text IS NULL OR r.tenant_id = $2)"
     " AND ($3::text IS NULL OR r.principal_id = $3) AND ($4::text IS NULL OR r.idem_key = $4)"
     " AND ($5::text IS NULL OR r.route = $5) AND ($1::text IS DISTINCT FROM 'UNKNOWN' OR r.sweep_at = "
-    IDEM_SQL_SWEEP_UNKNOWN ") ORDER BY r.operation_id DESC LIMIT $6::bigint";
+    IDEM_SQL_SWEEP_UNKNOWN ") AND r.scope_version <> '" IDEM_SCOPE_VERSION_SHADOW "' ORDER BY r.operation_id DESC LIMIT $6::bigint";
 
 const char idem_admin_show[] =
     "SELECT r.operation_id, r.status, coalesce(r.outcome, ''), r.owner_generation, r.effect_mode, r.scope_version, r.tenant_id,"
@@ -77,6 +78,21 @@ const char idem_admin_select[] =
     " WHERE r.status = $1 AND r.sweep_at = " IDEM_SQL_SWEEP_UNKNOWN " AND ($2::text IS NULL OR r.route = $2)"
     " AND ($3::timestamptz IS NULL OR r.created_at < $3) AND ($4::integer IS NULL OR r.response_code = $4)"
     " ORDER BY r.operation_id LIMIT $5::bigint";
+
+#define SHADOW_OF(kinds) "coalesce(sum(s.count) FILTER (WHERE s.kind = ANY ('{" kinds "}')), 0)::bigint"
+
+const char idem_admin_shadow[] =
+    "SELECT s.route, sum(s.count)::bigint,"
+    " coalesce(sum(s.count) FILTER (WHERE s.kind <> ALL ('{unkeyed,key-missing}')), 0)::bigint,"
+    " " SHADOW_OF("executed") ", " SHADOW_OF("replayed") ", " SHADOW_OF("in-progress") ", " SHADOW_OF("outcome-unknown") ","
+    " " SHADOW_OF("key-reused") ", " SHADOW_OF("key-expired") ", " SHADOW_OF("key-missing") ", " SHADOW_OF("key-malformed") ","
+    " " SHADOW_OF("identity-missing") ", " SHADOW_OF("payload-rejected") ", " SHADOW_OF("payload-too-large") ","
+    " " SHADOW_OF("body-not-read,dropped,store-unavailable,writer-fenced,route-unresolved") ","
+    " coalesce((SELECT string_agg(g.groups || ': ' || g.n, '; ' ORDER BY g.n DESC, g.groups) FROM (SELECT t.groups, sum(t.count) AS n"
+    " FROM idempotency_shadow t WHERE t.route = s.route AND t.kind = 'key-reused' AND ($1::timestamptz IS NULL OR t.hour >="
+    " date_trunc('hour', $1::timestamptz)) GROUP BY t.groups) g), '')"
+    " FROM idempotency_shadow s WHERE $1::timestamptz IS NULL OR s.hour >= date_trunc('hour', $1::timestamptz)"
+    " GROUP BY s.route ORDER BY s.route";
 
 const char idem_admin_epoch[] = "SELECT c.writer_epoch FROM idempotency_control c WHERE c.the_only_row";
 

@@ -30,6 +30,9 @@ extern const char idem_admin_cancel[];
 /* $1 state, $2 route, $3 before (timestamptz or null), $4 code or null, $5 at most. Operations, oldest first. */
 extern const char idem_admin_select[];
 
+/* $1 since (timestamptz or null). What Shadow mode has counted, a row a route; see src/ctl/shadow.c. */
+extern const char idem_admin_shadow[];
+
 /* The epoch; and raise it to $1. */
 extern const char idem_admin_epoch[];
 extern const char idem_admin_epoch_raise[];

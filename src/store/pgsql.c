@@ -281,6 +281,7 @@ const idem_store_provider_t idem_store_pgsql = {
     idem_pgsql_count,
     idem_pgsql_sweep,
     idem_pgsql_recover,
+    idem_pgsql_shadow_count,
     heartbeat,
     farewell,
 };

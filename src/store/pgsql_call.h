@@ -100,6 +100,8 @@ idem_store_result_e idem_pgsql_cancel(idem_store_t *, const char *tenant, const 
                                       const char *actor, apr_time_t deadline, apr_pool_t *);
 idem_store_result_e idem_pgsql_sweep(idem_store_t *, idem_sweep_t *, apr_time_t deadline, apr_pool_t *);
 idem_store_result_e idem_pgsql_recover(idem_store_t *, idem_recovery_t *, apr_time_t deadline, apr_pool_t *);
+idem_store_result_e idem_pgsql_shadow_count(idem_store_t *, const char *route, const char *kind, const char *groups,
+                                            apr_int64_t count, apr_time_t deadline, apr_pool_t *);
 idem_store_result_e idem_pgsql_withdraw(idem_store_t *, const char *tenant, const unsigned char *operation,
                                         const unsigned char *owner_token, int generation, apr_time_t deadline,
                                         apr_pool_t *);

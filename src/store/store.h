@@ -207,6 +207,10 @@ typedef struct idem_store_provider_t {
     /* One batch of what a dead owner had begun. OK, NOT_FOUND (no owner is dead), UNAVAILABLE, AMBIGUOUS */
     idem_store_result_e (*recover)(idem_store_t *, idem_recovery_t *, apr_time_t deadline, apr_pool_t *);
 
+    /* Adds to a count of Shadow mode, of this hour. OK, UNAVAILABLE, AMBIGUOUS */
+    idem_store_result_e (*shadow_count)(idem_store_t *, const char *route, const char *kind, const char *groups,
+                                        apr_int64_t count, apr_time_t deadline, apr_pool_t *);
+
     /* The owner's row: made or refreshed (seen_at by the store's clock), and removed at a clean exit. */
     idem_store_result_e (*heartbeat)(idem_store_t *, apr_time_t deadline, apr_pool_t *);
     idem_store_result_e (*farewell)(idem_store_t *, apr_time_t deadline, apr_pool_t *);

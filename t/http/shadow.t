@@ -1,0 +1,101 @@
+# IdempotencyMode Shadow: nobody sees a difference, whatever the registry does; and it counts what Enforce would have said.
+use strict;
+use warnings;
+use Idem::Test;
+use JSON::PP;
+
+sub config {
+    my ($mode) = @_;
+    my @mode = ("IdempotencyMode $mode", 'IdempotencyFingerprint json', 'IdempotencyMaxBody 2K');
+    return protected('/charges', 'charges.create', @mode)
+        . protected({ by => 'proxy' }, '/proxy', 'proxy.create', @mode)
+        . protected({ who => "IdempotencyTenant env:NOBODY\nIdempotencyPrincipal user" }, '/nobody', 'nobody.create', "IdempotencyMode $mode");
+}
+my $t = Idem::Test->new(backends => [ 'cgi', 'proxy' ], config => config('Shadow'), mpm_config => <<'MPM');
+ServerLimit 1
+StartServers 1
+ThreadsPerChild 25
+MaxRequestWorkers 25
+MPM
+my $bare = Idem::Test->new(store => 0, module => 0, backends => [], modules => ['proxy', 'proxy_http'], config => '', start => 0);
+$bare->httpd->{config} = join '', grep { !/Idempotency/ } split /^/m, $t->expand(config('Shadow'));
+$bare->httpd->start;
+my $c = $t->client;
+my $c0 = $bare->client->with(authority => 'localhost:' . $t->httpd->port);
+sub report { my ($status, $said) = $t->ctl('shadow-report', '--json', @_); die $said if $status; return { map { $_->{route} => $_ } @{ decode_json($said) } } }
+sub reports { my ($name, $route, %want) = @_; my $last; wait_for(sub { $last = report()->{$route} || {}; !grep { ($last->{$_} // -1) ne $want{$_} } keys %want }, 15); is_deeply({ map { $_ => $last->{$_} } keys %want }, \%want, $name); return $last }
+
+# What a client sees, all but the time, and the framing: mod_cgid's depends on how fast a script ends.
+sub seen { my ($res) = @_; return join "\n", $res->status, (map { "$_->[0]: $_->[1]" } grep { $_->[0] !~ /^(?:Date|Content-Length|Transfer-Encoding)$/ } @{ $res->{fields} }), $res->body }
+my @cases = (
+    [ 'first', '/charges', key => 'shadow-1', body => '{"amount":10}' ], [ 'a retry', '/charges', key => 'shadow-1', body => '{ "amount":10 }' ],
+    [ 'another', '/charges', key => 'shadow-1', body => '{"amount":11}' ], [ 'no key', '/charges', body => '{}' ],
+    [ 'no such key', '/charges', headers => [ 'Idempotency-Key' => 'a, b' ], body => '{}' ], [ 'not JSON', '/charges', key => 'shadow-2', body => '{"a":1,"a":2}' ],
+    [ 'too large', '/charges', key => 'shadow-3', body => '{"a":"' . 'x' x 3000 . '"}' ], [ 'chunks', '/proxy', key => 'shadow-4', chunks => [ '{"a"', ':1}' ] ],
+    [ 'a retry in one', '/proxy', key => 'shadow-4', body => '{"a":1}' ],
+    [ 'nobody', '/nobody', key => 'shadow-6', body => '{}' ], [ 'with outcome', '/charges?outcome=failed&status=402', key => 'shadow-7', body => '{}' ],
+    [ 'an error', '/charges?status=500', key => 'shadow-8', body => '{}' ], [ 'its retry', '/charges?status=500', key => 'shadow-8', body => '{}' ],
+    [ 'rejected', '/charges?status=429', key => 'shadow-9', body => '{}' ], [ 'its retry', '/charges?status=429', key => 'shadow-9', body => '{}' ],
+    [ 'empty', '/charges', key => 'shadow-10' ],
+);
+$t->backend->behave(body => '{"same":"answer"}');
+
+# The same requests to the server without the module and to ours; how often the application ran for each.
+sub all_equal {
+    my ($name) = @_;
+    my (@want, @got);
+    ran($t, scalar @cases, "$name: without the module", sub { @want = map { my ($n, $path, %arg) = @$_; seen($c0->post($path, %arg)) } @cases });
+    ran($t, scalar @cases, "$name: in shadow", sub { @got = map { my ($n, $path, %arg) = @$_; seen($c->post($path, %arg)) } @cases });
+    is($got[$_], $want[$_], "$name: $cases[$_][0]: nothing is different") for 0 .. $#cases;
+}
+
+subtest 'with the registry' => sub { all_equal('registry') };
+
+subtest 'what it has seen' => sub {
+    my $told = reports('charges', 'charges.create', requests => 13, would_replay => 1, would_422 => 1, key_missing => 1, key_malformed => 1,
+        payload_too_large => 1, would_409_outcome_unknown => 1, would_execute => 6);
+    is($told->{payload_rejected}, 1, 'a duplicate member');
+    is($told->{keyed}, 12, 'how many had a key');
+    is($told->{would_422_differing}, 'payload: 1', 'where it differed');
+    reports('a body is the same, however it was cut', 'proxy.create', requests => 2, would_replay => 1, would_execute => 1);
+    reports('identity', 'nobody.create', requests => 1, identity_missing => 1);
+    is($t->record_count("scope_version <> 'shadow-v1'"), 0, 'no record that counts');
+    is($t->record_count("status = 'UNKNOWN'"), 0, 'nothing to be asked about');
+    my ($status, $said) = $t->ctl('list', '--json');
+    is_deeply(decode_json($said), [], 'list does not show them');
+    ($status, $said) = $t->ctl('shadow-report');
+    like($said, qr/^charges\.create\n\s+13 requests, 12 with a key \(92\.3 %\)\n/m, 'for people');
+    like($said, qr/1 would be 422 key-reused/, 'in sentences');
+    is_deeply(report('--since', '2099-01-01'), {}, 'since a time');
+    is(($t->ctl('shadow-report', '--since', 'when'))[0], 2, 'a time that is none');
+    like($t->httpd->log, qr/shadow: key-reused: payload, scope [0-9a-f]{16}/, 'the log says it too');
+    unlike($t->httpd->log, qr/shadow-1\b/, 'and no key');
+};
+
+subtest 'two at once' => sub {
+    $t->backend->behave(hold => 1);
+    my @running = map { $c->send(POST => '/charges', key => 'shadow-both', body => '{}') } 1 .. 2;
+    ok(wait_for(sub { 2 == grep { ($_->{key} // '') =~ /shadow-both/ } $t->backend->effects }, 10), 'both run');
+    $t->backend->release;
+    is($_->response->status, 200, 'is answered') for @running;
+    $t->backend->behave(body => '{"same":"answer"}');
+    reports('would have been in progress', 'charges.create', would_409_in_progress => 1);
+};
+
+subtest 'with the registry stopped' => sub {
+    my $before = report()->{'charges.create'}{requests};
+    $t->pg->stop('immediate');
+    all_equal('stopped');
+    $t->pg->start;
+    ok(wait_for(sub { (report()->{'charges.create'}{requests} // 0) >= $before + 13 }, 30), 'what was seen meanwhile is counted when it is back');
+};
+
+subtest 'with the registry frozen' => sub {
+    $t->pg->sigstop;
+    all_equal('frozen');
+    $t->pg->cont;
+};
+$t->httpd->allow_log(qr/IDEM0102|IDEM1003|IDEM10\d\d|registry/);
+$t->allow_pg_log(qr/invalid input syntax for type timestamp/, qr/database system is starting up/, qr/database system was not properly shut down|terminating connection|connection/);
+$bare->finish(more => 1);
+$t->finish;
