@@ -16,6 +16,8 @@ ServerLimit 1
 StartServers 1
 ThreadsPerChild 25
 MaxRequestWorkers 25
+MinSpareThreads 1
+MaxSpareThreads 25
 MPM
 my $bare = Idem::Test->new(store => 0, module => 0, backends => [], modules => ['proxy', 'proxy_http'], config => '', start => 0);
 $bare->httpd->{config} = join '', grep { !/Idempotency/ } split /^/m, $t->expand(config('Shadow'));
