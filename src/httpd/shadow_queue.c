@@ -240,11 +240,12 @@ static const char *decide(idem_shadow_job_t *job, idem_store_t *store, idem_alia
 {
     idem_identity_t members[IDEM_ALIAS_MAX_MEMBERS];
     idem_identity_t identity = {job->scope.tenant, job->scope.principal};
+    const char *writes; /* a scope version that is not ours */
     idem_reserve_t wanted = {0};
     idem_reserve_t *list[1] = {&wanted};
 
     fill(&wanted, job, store);
-    idem_aliases_members(aliases, &identity, members, &wanted.alias_version, job->pool);
+    idem_aliases_members(aliases, &identity, members, &wanted.alias_version, &writes, job->pool);
     store->provider->reserve(store, list, 1, apr_time_now() + store->timeout, job->pool);
     switch (wanted.result) {
     case IDEM_STORE_OK:
