@@ -84,7 +84,7 @@ static int cancel(request_rec *r, idem_store_t *store, idem_record_t *record)
     switch (store->provider->cancel(store, record->scope.tenant, record->operation, record->generation, "caller", deadline,
                                     r->pool)) {
     case IDEM_STORE_OK:
-        ap_log_rerror(APLOG_MARK, APLOG_INFO, 0, r, IDEM_LOG("1201") "operation %s was cancelled by its caller",
+        ap_log_rerror(APLOG_MARK, APLOG_INFO, 0, r, IDEM_LOG("1220") "operation %s was cancelled by its caller",
                       idem_uuid_text(r->pool, record->operation));
         r->status = HTTP_NO_CONTENT;
         return idem_page_send(r, NULL, "", 0);

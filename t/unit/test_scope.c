@@ -298,9 +298,24 @@ static void text_names_part_and_source_but_not_the_value(void **state)
     assert_string_equal(idem_scope_result_text(*state, IDEM_SCOPE_CONTROL), "the value holds a control octet");
 }
 
+static void test_version_number(void **state)
+{
+    (void)state;
+    assert_int_equal(idem_scope_version_number("v1"), 1);
+    assert_int_equal(idem_scope_version_number("v9999"), 9999);
+    assert_int_equal(idem_scope_version_number("v10000"), 0);
+    assert_int_equal(idem_scope_version_number("v0"), 0);
+    assert_int_equal(idem_scope_version_number("v01"), 0);
+    assert_int_equal(idem_scope_version_number("v"), 0);
+    assert_int_equal(idem_scope_version_number(""), 0);
+    assert_int_equal(idem_scope_version_number("v1x"), 0);
+    assert_int_equal(idem_scope_version_number("shadow-v1"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_version_number),
         UNIT_TEST(whole_scope_passes),
         UNIT_TEST(every_part_is_mandatory),
         UNIT_TEST(no_part_takes_a_control_octet),
