@@ -7,7 +7,10 @@
 #include "core/alias.h"
 #include "ctl/ctl.h"
 
-#define LOCK_ROUNDS 30 /* of a second each: so long a backend's transaction may keep us from the records */
+/* So long a backend's transaction may keep us from the records, in seconds; in tries of a fifth of a second, with
+ * pauses in which writers that have queued up behind us go on. */
+#define LOCK_PATIENCE 30
+#define LOCK_ROUNDS   (LOCK_PATIENCE * 2)
 
 /* One alias as the options name it. */
 typedef struct wanted_t {
@@ -49,7 +52,7 @@ int idem_ctl_lock_records(idem_ctl_t *ctl)
         PGresult *result;
         int locked;
 
-        if (!idem_ctl_execute(ctl, "SAVEPOINT before_lock; SET LOCAL lock_timeout = '1s'")) {
+        if (!idem_ctl_execute(ctl, "SAVEPOINT before_lock; SET LOCAL lock_timeout = '200ms'")) {
             return 0;
         }
         result = PQexec(ctl->native, "LOCK TABLE idempotency_records IN SHARE ROW EXCLUSIVE MODE");
@@ -63,11 +66,11 @@ int idem_ctl_lock_records(idem_ctl_t *ctl)
         if (locked) {
             return 1;
         }
-        if (!idem_ctl_execute(ctl, "ROLLBACK TO SAVEPOINT before_lock")) {
+        if (!idem_ctl_execute(ctl, "ROLLBACK TO SAVEPOINT before_lock; SELECT pg_sleep(0.3)")) {
             return 0;
         }
     }
-    idem_ctl_fail(IDEM_CTL_STORE, "a transaction has written records for longer than %d s; nothing was changed", LOCK_ROUNDS);
+    idem_ctl_fail(IDEM_CTL_STORE, "a transaction has written records for longer than %d s; nothing was changed", LOCK_PATIENCE);
     return 0;
 }
 
