@@ -182,6 +182,9 @@ static idem_verdict_e unfenced_verdict(const idem_facts_t *facts)
     if (facts->expired && facts->tombstone_over && facts->reuse_allowed) {
         return IDEM_VERDICT_REUSE;
     }
+    if (facts->fingerprint_equal < 0) {
+        return IDEM_VERDICT_OUTCOME_UNKNOWN;
+    }
     if (!facts->fingerprint_equal) {
         return IDEM_VERDICT_KEY_REUSED;
     }

@@ -80,7 +80,7 @@ typedef struct idem_facts_t {
     idem_state_e state;        /* IDEM_STATE_NONE: nothing found, all else is ignored */
     idem_effect_e record_effect;
     idem_effect_e route_effect;
-    int fingerprint_equal;
+    int fingerprint_equal;     /* negative: nobody can tell, the record's recipe is not known here */
     int expired;               /* expires_at has passed, swept or not */
     int tombstone_over;        /* tombstone_until has passed */
     int reuse_allowed;         /* the rule that the record was made with */

@@ -41,7 +41,7 @@ static const char *const texts[] = {
     "has too many fields",
     "is too large",
     "has a field name that is not a token",
-    "has a field value with NUL, CR or LF",
+    "has a field value with control octets",
     "has a reason phrase with control octets",
     "has a field that is never kept"
 };
@@ -117,17 +117,13 @@ int idem_snapshot_is_name(const char *name)
     return is_name(name, strlen(name));
 }
 
-static int is_value(const char *value, apr_size_t len)
-{
-    return !memchr(value, '\0', len) && !memchr(value, '\r', len) && !memchr(value, '\n', len);
-}
-
-static int is_reason(const char *reason, apr_size_t len)
+/* RFC 9110 section 5.5, RFC 9112 section 4: no control octet but HT. httpd sends no response that has another one. */
+static int is_text(const char *text, apr_size_t len)
 {
     apr_size_t i;
 
     for (i = 0; i < len; i++) {
-        if (((unsigned char)reason[i] < 0x20 && reason[i] != '\t') || reason[i] == 0x7f) {
+        if (((unsigned char)text[i] < 0x20 && text[i] != '\t') || text[i] == 0x7f) {
             return 0;
         }
     }
@@ -139,7 +135,7 @@ static idem_snapshot_result_e check_field(const char *name, const char *value)
     if (!idem_snapshot_is_name(name)) {
         return IDEM_SNAPSHOT_BAD_NAME;
     }
-    if (!is_value(value, strlen(value))) {
+    if (!is_text(value, strlen(value))) {
         return IDEM_SNAPSHOT_BAD_VALUE;
     }
     return idem_snapshot_forbidden(name) ? IDEM_SNAPSHOT_FORBIDDEN : IDEM_SNAPSHOT_OK;
@@ -153,7 +149,7 @@ static idem_snapshot_result_e measure(const apr_array_header_t *fields, const ch
     apr_size_t sum = 1 + 4 + strlen(reason) + 4;
     int i;
 
-    if (!is_reason(reason, strlen(reason))) {
+    if (!is_text(reason, strlen(reason))) {
         return IDEM_SNAPSHOT_BAD_REASON;
     }
     if (fields->nelts > IDEM_SNAPSHOT_MAX_FIELDS) {
@@ -255,7 +251,7 @@ static idem_snapshot_result_e get_field(apr_pool_t *p, input_t *in, apr_table_t 
     if (!is_name(name, name_len)) {
         return IDEM_SNAPSHOT_BAD_NAME;
     }
-    if (!is_value(value, value_len)) {
+    if (!is_text(value, value_len)) {
         return IDEM_SNAPSHOT_BAD_VALUE;
     }
     name = apr_pstrmemdup(p, name, name_len);
@@ -291,7 +287,7 @@ idem_snapshot_result_e idem_snapshot_decode_headers(apr_pool_t *p, const unsigne
     if (!get_text(&in, &phrase, &phrase_len) || !get_number(&in, &count)) {
         return IDEM_SNAPSHOT_TRUNCATED;
     }
-    if (!is_reason(phrase, phrase_len)) {
+    if (!is_text(phrase, phrase_len)) {
         return IDEM_SNAPSHOT_BAD_REASON;
     }
     if (count > IDEM_SNAPSHOT_MAX_FIELDS) {

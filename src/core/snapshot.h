@@ -31,7 +31,7 @@ typedef enum {
     IDEM_SNAPSHOT_TOO_MANY,        /* over IDEM_SNAPSHOT_MAX_FIELDS */
     IDEM_SNAPSHOT_TOO_LARGE,       /* over IDEM_SNAPSHOT_MAX_OCTETS */
     IDEM_SNAPSHOT_BAD_NAME,        /* a name that is not a token (RFC 9110 5.1) */
-    IDEM_SNAPSHOT_BAD_VALUE,       /* a value with NUL, CR or LF */
+    IDEM_SNAPSHOT_BAD_VALUE,       /* a value with a control octet other than HT */
     IDEM_SNAPSHOT_BAD_REASON,      /* a reason phrase with a control octet other than tab */
     IDEM_SNAPSHOT_FORBIDDEN        /* to be written: a field that is never kept */
 } idem_snapshot_result_e;

@@ -124,9 +124,6 @@ static idem_verdict_e judge(const idem_ctx_t *ctx, const idem_reserve_t *wanted,
 {
     idem_facts_t facts = {0};
 
-    if (same < 0) {
-        return IDEM_VERDICT_OUTCOME_UNKNOWN;
-    }
     facts.state = found->state;
     facts.record_effect = found->effect;
     facts.route_effect = wanted->effect;

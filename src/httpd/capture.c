@@ -38,6 +38,10 @@ static void insert(request_rec *r, int after_error)
     idem_ctx_t *ctx = idem_context_get(r);
     idem_capture_t *capture;
 
+    if (ctx && ctx->phase == IDEM_PHASE_SETTLED && (after_error || r->prev)) {
+        /* httpd could not send what was settled, and has thrown its fields away (one of them was none) */
+        idem_replay_mark_error(r, ctx);
+    }
     if (!ctx || ctx->phase < IDEM_PHASE_READY || ctx->phase == IDEM_PHASE_SETTLED) {
         return;
     }

@@ -85,7 +85,7 @@ const char *idem_set_route(cmd_parms *cmd, void *conf, int argc, char *const arg
         else if (!apr_cstr_casecmpn(argv[i], "methods=", 8)) {
             route->methods = idem_values_methods(cmd->pool, argv[i] + 8);
             if (!route->methods) {
-                return idem_set_fault(cmd, "methods= takes method names that carry a body, joined by commas (POST,PATCH)");
+                return idem_set_fault(cmd, "methods= takes method names that carry a body, in capitals, joined by commas (POST,PATCH)");
             }
         }
         else {

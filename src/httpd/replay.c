@@ -28,12 +28,22 @@ void idem_replay_unmark(request_rec *r, const idem_ctx_t *ctx)
     }
 }
 
+static void mark(request_rec *r, const idem_ctx_t *ctx, apr_table_t *fields)
+{
+    apr_table_setn(fields, "Idempotency-Contract", IDEM_CONTRACT_NAME);
+    if (ctx->has_operation) {
+        apr_table_setn(fields, "Idempotency-Operation", idem_uuid_text(r->pool, ctx->operation));
+    }
+}
+
 void idem_replay_mark(request_rec *r, const idem_ctx_t *ctx)
 {
-    apr_table_setn(r->headers_out, "Idempotency-Contract", IDEM_CONTRACT_NAME);
-    if (ctx->has_operation) {
-        apr_table_setn(r->headers_out, "Idempotency-Operation", idem_uuid_text(r->pool, ctx->operation));
-    }
+    mark(r, ctx, r->headers_out);
+}
+
+void idem_replay_mark_error(request_rec *r, const idem_ctx_t *ctx)
+{
+    mark(r, ctx, r->err_headers_out);
 }
 
 /* The status line as it goes out: httpd turns a status that it does not know into 500 unless there is a line. */

@@ -18,4 +18,7 @@ void idem_replay_unmark(request_rec *r, const idem_ctx_t *ctx);
 /* The fields that every response carries that the module had a part in: contract, and operation where there is one. */
 void idem_replay_mark(request_rec *r, const idem_ctx_t *ctx);
 
+/* The same for a page that httpd shows after the settlement: where it keeps the fields of errors. */
+void idem_replay_mark_error(request_rec *r, const idem_ctx_t *ctx);
+
 #endif

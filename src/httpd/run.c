@@ -167,10 +167,11 @@ int idem_run(request_rec *r)
     return ctx->phase == IDEM_PHASE_RUNNING ? run_backend(r, ctx) : DECLINED;
 }
 
-static int has_any(const char *message, const char *const *tags)
+/* Of the format alone: a backend, and a client through it, can put the like into the message. */
+static int begins_with_any(const char *format, const char *const *tags)
 {
     for (; *tags; tags++) {
-        if (strstr(message, *tags)) {
+        if (!strncmp(format, *tags, strlen(*tags))) {
             return 1;
         }
     }
@@ -184,17 +185,19 @@ void idem_run_watch_log(const ap_errorlog_info *info, const char *message)
     static const char *const sent[] = {"AH01067:", "AH01075:", NULL};
     idem_ctx_t *ctx;
 
-    if (!info->r || info->r->main || !message) {
+    (void)message;
+    if (!info->r || info->r->main || !info->format) {
         return;
     }
     ctx = idem_context_get(info->r);
     if (!ctx || ctx->phase != IDEM_PHASE_RUNNING) {
         return;
     }
-    ctx->never_connected |= has_any(message, never_connected);
-    ctx->request_sent |= has_any(message, sent);
+    ctx->never_connected |= begins_with_any(info->format, never_connected);
+    ctx->request_sent |= begins_with_any(info->format, sent);
     /* a balancer without a member to take: nobody was tried, unless it had chosen one for this request before */
-    ctx->never_connected |= has_any(message, no_member) && !apr_table_get(info->r->subprocess_env, "BALANCER_WORKER_NAME");
+    ctx->never_connected |= begins_with_any(info->format, no_member) &&
+                            !apr_table_get(info->r->subprocess_env, "BALANCER_WORKER_NAME");
 }
 
 int idem_run_finish(request_rec *r)

@@ -18,20 +18,31 @@
 
 APLOG_USE_MODULE(idempotency);
 
+/* One line of it. One word said twice is one word; two words are none. */
+static int hear_outcome(void *baton, const char *name, const char *value)
+{
+    idem_outcome_e *outcome = baton;
+    idem_outcome_e heard = idem_outcome_parse(value);
+
+    (void)name;
+    if (heard == IDEM_OUTCOME_NONE || (*outcome != IDEM_OUTCOME_NONE && *outcome != heard)) {
+        heard = IDEM_OUTCOME_COUNT;
+    }
+    *outcome = heard;
+    return 1;
+}
+
 /* The backend's own word, taken out of the response. */
 static idem_outcome_e said_outcome(request_rec *r)
 {
     static const char name[] = "Idempotency-Outcome";
-    const char *value = apr_table_get(r->headers_out, name);
-    idem_outcome_e outcome;
+    idem_outcome_e outcome = IDEM_OUTCOME_NONE;
 
-    if (!value) {
-        value = apr_table_get(r->err_headers_out, name);
-    }
-    if (!value) {
+    if (!apr_table_get(r->headers_out, name) && !apr_table_get(r->err_headers_out, name)) {
         return IDEM_OUTCOME_NONE;
     }
-    outcome = idem_outcome_parse(value);
+    apr_table_do(hear_outcome, &outcome, r->headers_out, name, NULL);
+    apr_table_do(hear_outcome, &outcome, r->err_headers_out, name, NULL);
     if (outcome == IDEM_OUTCOME_NONE || outcome >= IDEM_OUTCOME_RELEASED) {
         ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0801")
                       "the backend's %s is none of succeeded, failed, rejected, unknown: taken as unknown", name);

@@ -112,6 +112,7 @@ int idem_values_is_backend_header(const char *name)
 const apr_array_header_t *idem_values_methods(apr_pool_t *p, const char *text)
 {
     static const char *const safe[] = {"GET", "HEAD", "OPTIONS", "TRACE", "CONNECT", NULL};
+    static const char *const usual[] = {"POST", "PUT", "PATCH", "DELETE", NULL};
     apr_array_header_t *methods = apr_array_make(p, 2, sizeof(const char *));
     char *state = NULL;
     char *word;
@@ -123,6 +124,12 @@ const apr_array_header_t *idem_values_methods(apr_pool_t *p, const char *text)
         }
         for (i = 0; safe[i]; i++) {
             if (!apr_cstr_casecmp(word, safe[i])) {
+                return NULL;
+            }
+        }
+        for (i = 0; usual[i]; i++) {
+            /* names of methods have a case: post would protect nothing */
+            if (!apr_cstr_casecmp(word, usual[i]) && strcmp(word, usual[i])) {
                 return NULL;
             }
         }

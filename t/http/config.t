@@ -40,7 +40,7 @@ sub taken {
 
 # Wrong values, directive by directive.
 my @wrong = (
-    'IdempotencyRoute', 'IdempotencyRoute x colour=red', 'IdempotencyRoute x revision=', 'IdempotencyRoute x methods=', 'IdempotencyRoute x methods=POST,GET',
+    'IdempotencyRoute', 'IdempotencyRoute x colour=red', 'IdempotencyRoute x revision=', 'IdempotencyRoute x methods=', 'IdempotencyRoute x methods=POST,GET', 'IdempotencyRoute x methods=post',
     'IdempotencyRoute None revision=2', 'IdempotencyRoute "a\x01b"' =~ s/\\x01/\x01/r, 'IdempotencyRoute ' . 'x' x 256, 'IdempotencyRoute "%{HTTP_HOST}"', "IdempotencyRoute caf\xe9",
     'IdempotencyTenant', 'IdempotencyTenant header:X-Tenant', 'IdempotencyTenant env:', 'IdempotencyTenant const:', 'IdempotencyTenant "const:a	b"', 'IdempotencyTenant const:' . 'c' x 256,
     (map { "IdempotencyTenant env:$_" } qw(HTTP_X_TENANT http_x MATCH_SHOP REDIRECT_USER REMOTE_ADDR REMOTE_HOST REMOTE_PORT QUERY_STRING REQUEST_URI PATH_INFO SCRIPT_NAME CONTENT_TYPE SERVER_NAME SSL_TLS_SNI)),

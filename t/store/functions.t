@@ -122,6 +122,7 @@ subtest 'errors' => sub {
         [ "settle('$operation', 1, 'succeeded', 99)", 'IDEM5' ], [ "settle('$operation', 1, 'succeeded', NULL, NULL, 'b')", 'IDEM5' ],
         [ "settle('$operation', 1, 'succeeded', 200, '[]')", 'IDEM5' ], [ "settle('$operation', 1, 'succeeded', 200, '{\"a b\": \"c\"}')", 'IDEM5' ],
         [ "settle('$operation', 1, 'succeeded', 200, '{\"a\": \"x\\r\\ny: z\"}')", 'IDEM5' ], [ "settle('$operation', 1, 'succeeded', 200, '{\"a\": null}')", 'IDEM5' ],
+        [ "settle('$operation', 1, 'succeeded', 200, '{\"a\": \"x\\u0001y\"}')", 'IDEM5' ],
         [ "settle('$operation', 1, 'succeeded', 200, (SELECT jsonb_object_agg('h' || i, 'v') FROM generate_series(1, 257) i))", 'IDEM4' ],
         [ "outbox_put('$operation', 2, 't', '')", 'IDEM1' ], [ "outbox_put('$unknown', 1, 't', '')", 'IDEM2' ], [ "outbox_put('$final', 1, 't', '')", 'IDEM3' ],
         [ "outbox_put('$operation', 1, '', '')", 'IDEM5' ], [ "outbox_put('$operation', 1, repeat('t', 256), '')", 'IDEM5' ], [ "outbox_put('$operation', 1, 't', NULL)", 'IDEM5' ],

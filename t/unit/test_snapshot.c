@@ -123,7 +123,7 @@ static apr_table_t *rich(apr_pool_t *p)
     int c, n = 0;
 
     for (c = 1; c < 0x100; c++) {
-        if (c != '\r' && c != '\n') {
+        if ((c >= 0x20 && c != 0x7f) || c == '\t') {
             octets[n++] = (char)c;
         }
     }
@@ -204,6 +204,9 @@ static void encoder_names_what_it_refuses(void **state)
     assert_int_equal(encode(*state, "X", "v\r\nSet-Cookie: a=b", "OK"), IDEM_SNAPSHOT_BAD_VALUE);
     assert_int_equal(encode(*state, "X", "v\n", "OK"), IDEM_SNAPSHOT_BAD_VALUE);
     assert_int_equal(encode(*state, "X", "v\r", "OK"), IDEM_SNAPSHOT_BAD_VALUE);
+    assert_int_equal(encode(*state, "X", "v\001", "OK"), IDEM_SNAPSHOT_BAD_VALUE);
+    assert_int_equal(encode(*state, "X", "v\177", "OK"), IDEM_SNAPSHOT_BAD_VALUE);
+    assert_int_equal(encode(*state, "X", "v\tw \351", "OK"), IDEM_SNAPSHOT_OK);
     assert_int_equal(encode(*state, "X", "v", "O\nK"), IDEM_SNAPSHOT_BAD_REASON);
     assert_int_equal(encode(*state, "X", "v", "O\x7f"), IDEM_SNAPSHOT_BAD_REASON);
     assert_int_equal(encode(*state, "set-cookie", "a=b", "OK"), IDEM_SNAPSHOT_FORBIDDEN);

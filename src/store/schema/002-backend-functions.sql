@@ -54,7 +54,7 @@ BEGIN
              pg_catalog.jsonb_array_elements(CASE pg_catalog.jsonb_typeof(h.value)
                  WHEN 'array' THEN h.value ELSE pg_catalog.jsonb_build_array(h.value) END) AS v (item)
     LOOP
-        IF name !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$' OR value IS NULL OR value ~ '[\r\n]' THEN
+        IF name !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$' OR value IS NULL OR value ~ '[\u0001-\u0008\u000A-\u001F\u007F]' THEN
             RAISE EXCEPTION 'headers has a name or value that cannot be a field' USING ERRCODE = 'IDEM5';
         END IF;
         fields := fields || pg_catalog.int4send(pg_catalog.octet_length(name)) || pg_catalog.convert_to(name, 'UTF8')
