@@ -5,8 +5,8 @@
 #include <http_log.h>
 
 #include "core/digest.h"
-#include "core/snapshot.h"
 #include "core/uuid.h"
+#include "httpd/answer.h"
 #include "httpd/child.h"
 #include "httpd/counters.h"
 #include "httpd/dispatch.h"
@@ -17,7 +17,6 @@ APLOG_USE_MODULE(idempotency);
 
 #define RETRY_QUOTA 60
 #define MOST_LOOKS 4 /* a lost race is seen by the next look; a record that changes at every look is in progress */
-#define RETRY_STORE 2 /* seconds, Retry-After while the store is away */
 
 static void keep_operation(idem_ctx_t *ctx, const unsigned char *operation, int generation)
 {
@@ -29,7 +28,7 @@ static void keep_operation(idem_ctx_t *ctx, const unsigned char *operation, int 
 void idem_accept_refuse_store(idem_ctx_t *ctx)
 {
     idem_context_refuse(ctx, IDEM_PROBLEM_STORE_UNAVAILABLE, NULL);
-    ctx->answer.retry_after = RETRY_STORE;
+    ctx->answer.retry_after = IDEM_RETRY_STORE;
 }
 
 /* Nothing may begin, and no record answers. */
@@ -45,7 +44,7 @@ static void refuse_new(idem_ctx_t *ctx)
         return;
     }
     idem_context_refuse(ctx, IDEM_PROBLEM_WRITER_FENCED, NULL);
-    ctx->answer.retry_after = RETRY_STORE;
+    ctx->answer.retry_after = IDEM_RETRY_STORE;
 }
 
 /*
@@ -140,81 +139,6 @@ static idem_verdict_e judge(const idem_ctx_t *ctx, const idem_reserve_t *wanted,
     return idem_machine_verdict(&facts);
 }
 
-/* The groups in which the request differs from the first one, by name only. */
-static const char *differing(idem_ctx_t *ctx, const idem_reserve_t *wanted, const idem_record_t *found)
-{
-    const char *names = idem_fingerprint_differing(ctx->pool, wanted->fingerprint_parts.octets,
-                                                   wanted->fingerprint_parts.len, found->fingerprint_parts.octets,
-                                                   found->fingerprint_parts.len);
-
-    return *names ? apr_pstrcat(ctx->pool, idem_problem_type(IDEM_PROBLEM_KEY_REUSED)->detail, " What differs: ", names, ".", NULL)
-                  : NULL;
-}
-
-static const char *http_time(apr_pool_t *p, apr_time_t when)
-{
-    apr_time_exp_t exploded;
-    char *text = apr_palloc(p, 32);
-    apr_size_t len;
-
-    if (!when || apr_time_exp_gmt(&exploded, when) != APR_SUCCESS) {
-        return NULL;
-    }
-    apr_strftime(text, &len, 32, "%Y-%m-%dT%H:%M:%SZ", &exploded);
-    return text;
-}
-
-/* Where the first answer pointed, as far as it was kept. */
-static const char *first_location(apr_pool_t *p, const idem_record_t *found)
-{
-    apr_table_t *fields;
-    const char *reason;
-
-    if (!found->response_headers.octets ||
-        idem_snapshot_decode_headers(p, found->response_headers.octets, found->response_headers.len, &fields, &reason) !=
-            IDEM_SNAPSHOT_OK) {
-        return NULL;
-    }
-    return apr_table_get(fields, "Location");
-}
-
-/* An answer that needs no further look. */
-static void answer(idem_ctx_t *ctx, idem_verdict_e verdict, const idem_reserve_t *wanted, const idem_record_t *found)
-{
-    switch (verdict) {
-    case IDEM_VERDICT_REPLAY:
-        ctx->phase = IDEM_PHASE_ANSWER;
-        ctx->answer.replay = found;
-        ctx->outcome_note = "replayed";
-        break;
-    case IDEM_VERDICT_KEY_REUSED:
-        idem_context_refuse(ctx, IDEM_PROBLEM_KEY_REUSED, differing(ctx, wanted, found));
-        break;
-    case IDEM_VERDICT_KEY_EXPIRED:
-        idem_context_refuse(ctx, IDEM_PROBLEM_KEY_EXPIRED, NULL);
-        ctx->answer.outcome = idem_outcome_name(found->outcome);
-        ctx->answer.settled = http_time(ctx->pool, found->settled_at);
-        break;
-    case IDEM_VERDICT_RESPONSE_NOT_STORED:
-        idem_context_refuse(ctx, IDEM_PROBLEM_RESPONSE_NOT_STORED, NULL);
-        ctx->answer.outcome = idem_outcome_name(found->outcome);
-        ctx->answer.original_status = found->response_code;
-        ctx->answer.location = first_location(ctx->pool, found);
-        break;
-    case IDEM_VERDICT_OUTCOME_UNKNOWN:
-        idem_context_refuse(ctx, IDEM_PROBLEM_OUTCOME_UNKNOWN, NULL);
-        break;
-    case IDEM_VERDICT_WRITER_FENCED:
-        idem_context_refuse(ctx, IDEM_PROBLEM_WRITER_FENCED, NULL);
-        ctx->answer.retry_after = RETRY_STORE;
-        break;
-    default:
-        idem_context_refuse(ctx, IDEM_PROBLEM_IN_PROGRESS, NULL);
-        ctx->answer.retry_after = found ? idem_machine_retry_after(found->age, found->lease_left) : 1;
-        break;
-    }
-}
-
 static void begin(idem_ctx_t *ctx, const idem_reserve_t *wanted, const unsigned char *operation, int generation)
 {
     keep_operation(ctx, operation, generation);
@@ -253,7 +177,7 @@ static int act(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_verdic
         if (verdict == IDEM_VERDICT_MARK_UNKNOWN) {
             ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r, IDEM_LOG("0401") "operation %s is UNKNOWN: its owner is gone",
                           idem_uuid_text(r->pool, found->operation));
-            answer(ctx, IDEM_VERDICT_OUTCOME_UNKNOWN, wanted, found);
+            idem_answer_verdict(ctx, IDEM_VERDICT_OUTCOME_UNKNOWN, wanted, found);
         }
         else {
             begin(ctx, &owner, take.reuse ? owner.operation : found->operation, take.generation);
@@ -263,13 +187,13 @@ static int act(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_verdic
     case IDEM_STORE_NOT_FOUND:
         return 1;
     case IDEM_STORE_BUSY:
-        answer(ctx, IDEM_VERDICT_IN_PROGRESS, wanted, found);
+        idem_answer_verdict(ctx, IDEM_VERDICT_IN_PROGRESS, wanted, found);
         return 0;
     case IDEM_STORE_FENCED:
         if (idem_lookup_refresh(r, ctx, wanted)) {
             return 1;
         }
-        answer(ctx, IDEM_VERDICT_WRITER_FENCED, wanted, found);
+        idem_answer_verdict(ctx, IDEM_VERDICT_WRITER_FENCED, wanted, found);
         return 0;
     case IDEM_STORE_AMBIGUOUS:
         if (verdict != IDEM_VERDICT_MARK_UNKNOWN) {
@@ -310,7 +234,7 @@ static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reser
         if (idem_lookup_refresh(r, ctx, wanted)) {
             return 1;
         }
-        answer(ctx, IDEM_VERDICT_WRITER_FENCED, wanted, NULL);
+        idem_answer_verdict(ctx, IDEM_VERDICT_WRITER_FENCED, wanted, NULL);
         return 0;
     case IDEM_STORE_NOT_FOUND:
         if (idem_lookup_refresh(r, ctx, wanted)) {
@@ -342,7 +266,7 @@ static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reser
     if (verdict == IDEM_VERDICT_TAKE_OVER || verdict == IDEM_VERDICT_REUSE || verdict == IDEM_VERDICT_MARK_UNKNOWN) {
         return act(r, ctx, store, verdict, wanted, found);
     }
-    answer(ctx, verdict, wanted, found);
+    idem_answer_verdict(ctx, verdict, wanted, found);
     return 0;
 }
 
@@ -371,7 +295,7 @@ void idem_accept(request_rec *r, idem_ctx_t *ctx)
             return;
         }
     }
-    answer(ctx, IDEM_VERDICT_IN_PROGRESS, wanted, NULL);
+    idem_answer_verdict(ctx, IDEM_VERDICT_IN_PROGRESS, wanted, NULL);
 }
 
 void idem_accept_look(request_rec *r, idem_ctx_t *ctx)
@@ -390,10 +314,10 @@ void idem_accept_look(request_rec *r, idem_ctx_t *ctx)
         keep_operation(ctx, found->operation, found->generation);
         verdict = judge(ctx, wanted, found, same);
         /* an owner that lapsed is the next retry's to deal with */
-        answer(ctx, verdict == IDEM_VERDICT_MARK_UNKNOWN ? IDEM_VERDICT_OUTCOME_UNKNOWN : verdict, wanted, found);
+        idem_answer_verdict(ctx, verdict == IDEM_VERDICT_MARK_UNKNOWN ? IDEM_VERDICT_OUTCOME_UNKNOWN : verdict, wanted, found);
     }
     else if (wanted->result == IDEM_STORE_NOT_FOUND) {
-        answer(ctx, IDEM_VERDICT_IN_PROGRESS, wanted, NULL);
+        idem_answer_verdict(ctx, IDEM_VERDICT_IN_PROGRESS, wanted, NULL);
     }
     else {
         idem_accept_refuse_store(ctx);
