@@ -5,7 +5,12 @@ BENCH_MODULE     = $(OUT)/mod_bench.so
 BENCH_STATEMENTS = $(OUT)/bench-statements
 SECONDS_EACH    ?= 5
 
-.PHONY: bench
+# make bench-instructions   instructions per request, counted by callgrind (1 minute; valgrind is needed)
+
+.PHONY: bench bench-instructions
+bench-instructions: all deps $(BENCH_MODULE)
+	IDEM_OUT=$(abspath $(OUT)) perl -It/lib t/bench/instructions
+
 bench: all deps $(BENCH_MODULE) $(BENCH_STATEMENTS)
 	IDEM_OUT=$(abspath $(OUT)) SECONDS_EACH=$(SECONDS_EACH) perl -It/lib t/bench/run
 

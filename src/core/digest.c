@@ -1,11 +1,11 @@
 #include "core/digest.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <stdatomic.h>
+
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
 
 struct idem_sha256_t {
     EVP_MD_CTX *ctx; /* NULL once final */
@@ -20,6 +20,27 @@ static void must(int ok)
     }
 }
 
+/*
+ * SHA-256 as OpenSSL has fetched it. To look for it among the providers costs more than a small digest does, so the
+ * first digest does it for all; two first ones fetch the same, and the later is given back. Written once.
+ */
+static const EVP_MD *sha256(void)
+{
+    static _Atomic(EVP_MD *) fetched;
+    EVP_MD *md = atomic_load_explicit(&fetched, memory_order_acquire);
+    EVP_MD *none = NULL;
+
+    if (!md) {
+        md = EVP_MD_fetch(NULL, "SHA256", NULL);
+        must(md != NULL);
+        if (!atomic_compare_exchange_strong(&fetched, &none, md)) {
+            EVP_MD_free(md);
+            md = none;
+        }
+    }
+    return md;
+}
+
 apr_status_t idem_digest_check(void)
 {
     /* of "abc": FIPS 180-2, appendix B.1 */
@@ -30,23 +51,22 @@ apr_status_t idem_digest_check(void)
     unsigned char out[EVP_MAX_MD_SIZE];
     unsigned int len = 0;
 
-    if (EVP_Digest("abc", 3, out, &len, EVP_sha256(), NULL) != 1 || len != IDEM_SHA256_LEN
-        || memcmp(out, expected, IDEM_SHA256_LEN) != 0) {
-        return APR_ENOTIMPL;
-    }
-    return HMAC(EVP_sha256(), "k", 1, expected, 3, out, &len) ? APR_SUCCESS : APR_ENOTIMPL;
+    return EVP_Digest("abc", 3, out, &len, EVP_sha256(), NULL) == 1 && len == IDEM_SHA256_LEN &&
+                   memcmp(out, expected, IDEM_SHA256_LEN) == 0
+               ? APR_SUCCESS
+               : APR_ENOTIMPL;
 }
 
 void idem_sha256(const void *data, apr_size_t len, unsigned char out[IDEM_SHA256_LEN])
 {
-    must(EVP_Digest(len ? data : "", len, out, NULL, EVP_sha256(), NULL) == 1);
+    must(EVP_Digest(len ? data : "", len, out, NULL, sha256(), NULL) == 1);
 }
 
 static EVP_MD_CTX *begin(void)
 {
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
 
-    must(ctx != NULL && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1);
+    must(ctx != NULL && EVP_DigestInit_ex2(ctx, sha256(), NULL) == 1);
     return ctx;
 }
 
@@ -118,11 +138,60 @@ void idem_sha256_final(idem_sha256_t *sha, unsigned char out[IDEM_SHA256_LEN])
     apr_pool_cleanup_run(sha->pool, sha, free_ctx);
 }
 
+/* RFC 2104: the key, filled up with zeroes and mixed with one of two octets, comes before what is digested. */
+#define BLOCK 64
+
+static EVP_MD_CTX *begin_padded(const unsigned char block[BLOCK], unsigned char mix)
+{
+    EVP_MD_CTX *ctx = begin();
+    unsigned char padded[BLOCK];
+    int i;
+
+    for (i = 0; i < BLOCK; i++) {
+        padded[i] = block[i] ^ mix;
+    }
+    add(ctx, padded, BLOCK);
+    return ctx;
+}
+
+void idem_hmac_begin(idem_hmac_t *hmac, const void *key, apr_size_t key_len)
+{
+    unsigned char block[BLOCK] = {0};
+
+    if (key_len > BLOCK) {
+        idem_sha256(key, key_len, block);
+    }
+    else if (key_len) {
+        memcpy(block, key, key_len);
+    }
+    hmac->inner = begin_padded(block, 0x36);
+    hmac->outer = begin_padded(block, 0x5c);
+    hmac->work = EVP_MD_CTX_new();
+    must(hmac->work != NULL);
+}
+
+void idem_hmac_of(const idem_hmac_t *hmac, const void *data, apr_size_t len, unsigned char out[IDEM_SHA256_LEN])
+{
+    must(EVP_MD_CTX_copy_ex(hmac->work, hmac->inner) == 1);
+    add(hmac->work, data, len);
+    must(EVP_DigestFinal_ex(hmac->work, out, NULL) == 1 && EVP_MD_CTX_copy_ex(hmac->work, hmac->outer) == 1);
+    add(hmac->work, out, IDEM_SHA256_LEN);
+    must(EVP_DigestFinal_ex(hmac->work, out, NULL) == 1);
+}
+
+void idem_hmac_end(idem_hmac_t *hmac)
+{
+    EVP_MD_CTX_free(hmac->inner);
+    EVP_MD_CTX_free(hmac->outer);
+    EVP_MD_CTX_free(hmac->work);
+}
+
 void idem_hmac_sha256(const void *key, apr_size_t key_len, const void *data, apr_size_t len,
                       unsigned char out[IDEM_SHA256_LEN])
 {
-    unsigned int out_len = IDEM_SHA256_LEN;
+    idem_hmac_t hmac;
 
-    must(key_len <= INT_MAX
-         && HMAC(EVP_sha256(), key_len ? key : "", (int)key_len, len ? data : (const void *)"", len, out, &out_len));
+    idem_hmac_begin(&hmac, key, key_len);
+    idem_hmac_of(&hmac, data, len, out);
+    idem_hmac_end(&hmac);
 }

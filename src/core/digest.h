@@ -48,6 +48,18 @@ void idem_sha256_update_framed(idem_sha256_t *sha, const void *data, apr_size_t 
 /* End the digest, write it to out and free what OpenSSL holds. Once only. */
 void idem_sha256_final(idem_sha256_t *sha, unsigned char out[IDEM_SHA256_LEN]);
 
+/*
+ * HMAC-SHA256 of several things under one key: begin, of as often as there are things, end, which frees what OpenSSL
+ * holds. By one thread.
+ */
+typedef struct idem_hmac_t {
+    struct evp_md_ctx_st *inner, *outer, *work;
+} idem_hmac_t;
+
+void idem_hmac_begin(idem_hmac_t *hmac, const void *key, apr_size_t key_len);
+void idem_hmac_of(const idem_hmac_t *hmac, const void *data, apr_size_t len, unsigned char out[IDEM_SHA256_LEN]);
+void idem_hmac_end(idem_hmac_t *hmac);
+
 /* HMAC-SHA256 of len octets at data under key_len octets of key (each NULL where its length is 0). */
 void idem_hmac_sha256(const void *key, apr_size_t key_len, const void *data, apr_size_t len,
                       unsigned char out[IDEM_SHA256_LEN]);

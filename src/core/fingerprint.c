@@ -201,6 +201,7 @@ void idem_fingerprint_parts(apr_pool_t *p, const unsigned char *framed, apr_size
 {
     frame_t groups[GROUPS];
     unsigned char mac[32];
+    idem_hmac_t hmac;
     const unsigned char *octets;
     apr_size_t octets_len;
     int tag;
@@ -214,10 +215,12 @@ void idem_fingerprint_parts(apr_pool_t *p, const unsigned char *framed, apr_size
         add_field(&groups[group_of(tag)], tag, octets, octets_len);
     }
     out[0] = PARTS_LAYOUT;
+    idem_hmac_begin(&hmac, key, 32);
     for (i = 0; i < GROUPS; i++) {
-        idem_hmac_sha256(key, 32, groups[i].octets, groups[i].len, mac);
+        idem_hmac_of(&hmac, groups[i].octets, groups[i].len, mac);
         memcpy(out + 1 + i * GROUP_OCTETS, mac, GROUP_OCTETS);
     }
+    idem_hmac_end(&hmac);
 }
 
 const char *idem_fingerprint_differing(apr_pool_t *p, const unsigned char *a, apr_size_t a_len, const unsigned char *b,
