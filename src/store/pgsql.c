@@ -130,6 +130,7 @@ static void reserve_one(idem_store_t *store, idem_reserve_t *wanted, apr_time_t 
         return;
     }
     idem_pg_call_begin(&call, store, deadline, p);
+    idem_pg_call_not_late(&call);
     for (race = 0; race < MAX_RACES; race++) {
         idem_store_result_e why;
 

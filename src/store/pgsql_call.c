@@ -17,6 +17,18 @@ void idem_pg_call_begin(idem_pg_call_t *call, idem_store_t *store, apr_time_t de
     call->p = p;
     call->deadline = deadline;
     call->until = idem_pg_moment_of(deadline);
+    call->borrow_by = deadline;
+}
+
+/* The time for which a server may wait for a lock, and a little for its saying so. */
+static apr_interval_time_t lock_time(const idem_pg_call_t *call)
+{
+    return idem_pg_lock_timeout(call->store) + call->store->timeout / 20;
+}
+
+void idem_pg_call_not_late(idem_pg_call_t *call)
+{
+    call->borrow_by = call->deadline - lock_time(call);
 }
 
 static void log_line(const idem_pg_call_t *call, int level, const char *format, const char *what, const char *words)
@@ -67,7 +79,7 @@ static idem_store_result_e get_connection(idem_pg_call_t *call)
     int dead;
 
     for (dead = 0; !call->conn && dead < MAX_DEAD && idem_pg_moment() < call->until; dead++) {
-        if (source->borrow(source->baton, call->deadline, &call->conn) != APR_SUCCESS) {
+        if (source->borrow(source->baton, call->borrow_by, &call->conn) != APR_SUCCESS) {
             call->conn = NULL;
             return IDEM_STORE_UNAVAILABLE;
         }
@@ -122,6 +134,13 @@ static refusal_e weigh_refusal(const char *sqlstate)
     return GIVE_UP;
 }
 
+/* Is there time for the server to wait for the lock once more and say so? A statement that is still waiting at the
+ * deadline would be one without an answer. */
+static int has_time_for_lock(const idem_pg_call_t *call)
+{
+    return call->until - idem_pg_moment() > lock_time(call);
+}
+
 /* Acts on a refusal. 1: send again. */
 static int survive_refusal(idem_pg_call_t *call, const idem_pg_statement_t *statement, const idem_pg_reply_t *reply,
                            int round)
@@ -133,8 +152,7 @@ static int survive_refusal(idem_pg_call_t *call, const idem_pg_statement_t *stat
         return !call->store->once && idem_pg_call_pause(call, round);
     case WAIT_AGAIN:
         /* only where the server will give up before we do: what it said up to now is certain */
-        return !call->store->once && idem_pg_moment() + idem_pg_lock_timeout(call->store) < call->until &&
-               idem_pg_call_pause(call, round);
+        return !call->store->once && has_time_for_lock(call) && idem_pg_call_pause(call, round);
     case PREPARE_AGAIN:
         switch (idem_pg_prepare(call->conn->native, statement, call->until, &prepared)) {
         case IDEM_PG_ROWS:

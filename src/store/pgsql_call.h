@@ -13,12 +13,19 @@ typedef struct idem_pg_call_t {
     apr_pool_t *p;
     apr_time_t deadline;
     idem_pg_moment_t until; /* the same, by the monotonic clock */
+    apr_time_t borrow_by;   /* a connection that is had later is of no use */
     idem_conn_t *conn;      /* borrowed, or NULL */
     int lost;               /* an earlier sending got no answer: it may have been done, or still be */
     int refused;            /* the server would not run the last statement, and not for want of a connection */
 } idem_pg_call_t;
 
 void idem_pg_call_begin(idem_pg_call_t *call, idem_store_t *store, apr_time_t deadline, apr_pool_t *p);
+
+/*
+ * For a call that had better not be made than be left without an answer: it takes no connection so late that the server
+ * could still be waiting for a lock at the deadline.
+ */
+void idem_pg_call_not_late(idem_pg_call_t *call);
 
 /*
  * Runs a statement. OK: *rows is set, and lives until PQclear. UNAVAILABLE: certainly not done, by no sending.

@@ -44,6 +44,7 @@ idem_store_result_e idem_pg_call_transition(idem_store_t *store, const idem_pg_s
     int round = 0;
 
     idem_pg_call_begin(&call, store, deadline, p);
+    idem_pg_call_not_late(&call);
     do {
         result = move_once(&call, statement, params);
     } while ((result == IDEM_STORE_NOT_FOUND || (result == IDEM_STORE_BUSY && wait_for_lock))

@@ -138,7 +138,7 @@ apr_interval_time_t idem_pg_statement_timeout(const idem_store_t *store)
 
 apr_interval_time_t idem_pg_lock_timeout(const idem_store_t *store)
 {
-    return idem_pg_statement_timeout(store) / 2;
+    return idem_pg_statement_timeout(store) / 3;
 }
 
 /* Session settings and prepared statements. Not behind a pooler that hands sessions around: they would leak. */
@@ -162,6 +162,10 @@ static idem_pgsql_ready_e prepare(const idem_store_t *store, idem_conn_t *conn, 
         idem_pg_reply_t reply;
         idem_pg_end_e end = idem_pg_prepare(conn->native, idem_pg_frequent[i], until, &reply);
 
+        if (end == IDEM_PG_REFUSED && !strcmp(reply.sqlstate, "55P03")) {
+            /* somebody has locked a table; no fault of the connection, and what is missing is prepared when it is met */
+            break;
+        }
         if (end == IDEM_PG_REFUSED && strcmp(reply.sqlstate, "42P05")) {
             *message = apr_psprintf(p, "the server cannot prepare %s, SQLSTATE %s: %s", idem_pg_frequent[i]->name,
                                     reply.sqlstate, reply.words);

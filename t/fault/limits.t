@@ -65,6 +65,35 @@ subtest 'C080 a restart between requests' => sub {
     }
 };
 
+subtest 'somebody has locked the table' => sub {
+    my ($known, $first) = (fresh_key());
+    $first = $c->post('/proxy', key => $known, body => $body);
+    my $session = $t->pg->session;
+    $session->run('BEGIN; LOCK TABLE idempotency_records IN ACCESS EXCLUSIVE MODE');
+    my @keys = map { fresh_key() } 1 .. 8;
+    my $log = $t->httpd->log;
+    ran($t, 0, 'while it is locked', sub {
+        my $before = time;
+        my @res = $c->parallel(map { [ POST => '/proxy', key => $_, body => $body ] } @keys);
+        is((grep { $_->status != 503 } @res), 0, 'all are refused');
+        cmp_ok(time - $before, '<', 3, 'by their deadline');
+    });
+    my $more = substr $t->httpd->log, length $log;
+    like($more, qr/IDEM1003.*55P03/, 'the server says why');
+    unlike($more, qr/IDEM0902/, 'which is no outage') or diag($more);
+    unlike($more, qr/had no answer/, 'and leaves nothing in doubt');
+    $session->run('ROLLBACK');
+    ran($t, 8, 'afterwards', sub { is((grep { $_->status != 200 } $c->parallel(map { [ POST => '/proxy', key => $_, body => $body ] } @keys)), 0, 'all run at once') });
+    is_replay($c->post('/proxy', key => $known, body => $body), $first, 'afterwards');
+    # for a short time nobody is refused
+    $session->run('BEGIN; LOCK TABLE idempotency_records IN ACCESS EXCLUSIVE MODE');
+    my $running = $c->send(POST => '/proxy', key => fresh_key(), body => $body);
+    ok(wait_for(sub { $t->pg->log =~ /lock timeout/ && $running->silent(0.05) }, 5), 'it waits');
+    $session->run('ROLLBACK');
+    is($running->response->status, 200, 'and runs');
+    $session->close;
+};
+
 subtest 'max_connections is reached' => sub {
     again(4);
     is($c->post('/proxy', key => fresh_key(), body => $body)->status, 200, 'one connection is open');
@@ -113,5 +142,5 @@ subtest 'what start-up says' => sub {
 
 unlike($t->httpd->log, qr/exit signal/, 'no child has crashed');
 $t->httpd->allow_log(qr/IDEM0904|IDEM0902|IDEM1003/, qr/dbd:/);
-$t->allow_pg_log(qr/database system|server process|could not|too many clients|remaining connection slots|terminating connection/);
+$t->allow_pg_log(qr/lock timeout|prepared statement "\w+" does not exist|database system|server process|could not|too many clients|remaining connection slots|terminating connection/);
 $t->finish;
