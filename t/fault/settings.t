@@ -131,7 +131,7 @@ refused('not migrated', qr/idempotencyctl migrate/, sub { $t->pg->do("ALTER ROLE
 
 subtest 'the web server may do no more than it needs' => sub {
     for my $sql ('DROP TABLE idempotency_records', 'TRUNCATE idempotency_records', 'UPDATE idempotency_control SET writer_epoch = 7',
-        'DELETE FROM idempotency_events', 'UPDATE idempotency_events SET actor = NULL', 'ALTER TABLE idempotency_records DROP outcome',
+        'UPDATE idempotency_events SET actor = NULL', 'ALTER TABLE idempotency_records DROP outcome',
         'INSERT INTO idempotency_aliases DEFAULT VALUES', 'CREATE TABLE more (n int)', 'CREATE ROLE more', 'GRANT idempotency_admin TO web') {
         ok(!eval { $t->pg->do($sql, user => 'web'); 1 }, $sql);
     }
