@@ -35,6 +35,7 @@ void idem_pg_reserve_batch(idem_store_t *store, idem_reserve_t *const *wanted, i
         idem_pg_add_reserve(&columns[i], store, wanted[i]);
     }
     idem_pg_call_begin(&call, store, deadline, p);
+    idem_pg_call_not_late(&call);
     result = run_many(&call, &idem_pg_reserve_many, idem_pg_reserve.types, columns, n, &rows);
     idem_pg_call_end(&call);
     for (i = 0; i < n; i++) {

@@ -7,7 +7,7 @@ use Idem::Wire;
 use Time::HiRes qw(time);
 
 my $t = Idem::Test->new(start => 0, mpm_config => "ServerLimit 1\nStartServers 1\nThreadsPerChild 16\nMaxRequestWorkers 16\nMinSpareThreads 1\nMaxSpareThreads 16\n",
-    config => "IdempotencyStoreTimeout 600ms\n" . protected('/charges', 'charges.create')
+    config => "IdempotencyStoreTimeout 1s\n" . protected('/charges', 'charges.create')
         . protected('/again', 'again', 'IdempotencyReuse Allow', 'IdempotencyRetention 100ms', 'IdempotencyTombstone 100ms'));
 my $wire = Idem::Wire->new($t->pg);
 $t->httpd->{pg} = $wire;

@@ -10,7 +10,7 @@ my $t = Idem::Test->new(start => 0, mpm_config => "ServerLimit 1\nStartServers 1
 $wire = Idem::Wire->new($t->pg);
 my $route = protected('/charges', 'charges.create');
 my $host = sub { my ($name, @more) = @_; return join "\n", "<VirtualHost 127.0.0.1:\@PORT\@>", "ServerName $name", "IdempotencyStore registry.example", @more, $route, '</VirtualHost>' };
-$t->httpd->{config} = $t->expand(join "\n", "IdempotencyStoreTimeout 600ms", $host->('closed.example'), $host->('open.example', 'IdempotencyStoreFailure Open'),
+$t->httpd->{config} = $t->expand(join "\n", "IdempotencyStoreTimeout 1s", $host->('closed.example'), $host->('open.example', 'IdempotencyStoreFailure Open'),
     "<VirtualHost 127.0.0.1:1>\nServerName registry.example\n" . $t->httpd->dbd_text($wire, 'web') . "</VirtualHost>\n");
 $t->httpd->start;
 my ($closed, $open) = map { $t->client->with(authority => $_) } qw(closed.example open.example);

@@ -18,12 +18,14 @@ subtest 'a server that hangs' => sub {
         mark_unknown => [ 'AMBIGUOUS', seen => 'seen' ], withdraw => [ 'AMBIGUOUS', operation => $operation ],
         find => [ 'AMBIGUOUS', key => 'hang' ], find_operation => [ 'AMBIGUOUS', operation => $operation ], heartbeat => ['AMBIGUOUS'],
     );
+    $d->call('set', timeout => 400);
     for my $call (sort keys %call) {
         my ($want, @value) = @{ $call{$call} };
         my $answer = $d->call($call, @value, deadline => 400);
         is($answer->{result}, $want, "$call: sent, and nobody can say");
         cmp_ok($answer->{ms}, '<=', 500, "$call: returns by its deadline");
     }
+    $d->call('set', timeout => 2000);
     my $looked = $d->call('reserve', key => 'hang3', may_write => 0, deadline => 300);
     is($looked->{result}, 'UNAVAILABLE', 'what only looks has certainly written nothing');
     $d->call('set', reconnect => 1);
@@ -102,7 +104,7 @@ subtest 'a statement that is ended' => sub {
     my $blocker = $pg->session;
     $blocker->run('BEGIN; LOCK TABLE idempotency_records IN ACCESS EXCLUSIVE MODE');
     my $answer = $d->call('reserve', key => 'blocked', deadline => 500);
-    is($answer->{result}, 'AMBIGUOUS', 'a deadline below the server\'s own limit: nobody can say');
+    is($answer->{result}, 'UNAVAILABLE', 'a deadline below the server\'s own limit: it is not begun');
     $answer = $d->call('reserve', key => 'blocked2', deadline => 2000);
     is($answer->{result}, 'UNAVAILABLE', 'the server gave up before: certainly nothing was written');
     is($answer->{maybe}, 0, 'nothing will be');
