@@ -49,6 +49,7 @@ extern const idem_ctl_command_t idem_ctl_show;
 extern const idem_ctl_command_t idem_ctl_scope_version;
 extern const idem_ctl_command_t idem_ctl_status;
 extern const idem_ctl_command_t idem_ctl_sweep;
+extern const idem_ctl_command_t idem_ctl_verify;
 
 /* One option that a command knows. --name VALUE and --name=VALUE, or --name for a flag. */
 typedef struct idem_ctl_option_t {

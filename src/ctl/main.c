@@ -9,7 +9,7 @@
 
 static const idem_ctl_command_t *const commands[] = {
     &idem_ctl_migrate, &idem_ctl_status, &idem_ctl_list, &idem_ctl_show, &idem_ctl_resolve, &idem_ctl_reconcile, &idem_ctl_cancel,
-    &idem_ctl_sweep, &idem_ctl_shadow,
+    &idem_ctl_sweep, &idem_ctl_verify, &idem_ctl_shadow,
     &idem_ctl_epoch, &idem_ctl_fingerprint, &idem_ctl_explain, &idem_ctl_journal,
     &idem_ctl_alias, &idem_ctl_scope_version, &idem_ctl_erase, NULL,
 };

@@ -132,5 +132,6 @@ subtest 'raised under load from two servers' => sub {
     $load->stop;
     $load->holds('all of it');
 };
+is(($t->ctl('verify'))[0], 0, 'the registry is sound') or diag(($t->ctl('verify'))[1]);
 $new->finish(more => 1);
 $t->finish;

@@ -122,5 +122,6 @@ subtest 'a server sweeps by itself, and what its dead sibling left' => sub {
     ok(wait_for(sub { $t->record_count("idem_key = '$key' AND status = 'UNKNOWN'") }, 45), 'and tells of it without being asked');
     is($t->pg->value("SELECT actor FROM idempotency_events e JOIN idempotency_records r USING (operation_id) WHERE r.idem_key = '$key'"), 'sweep', 'as the sweep');
 };
+is(($t->ctl('verify'))[0], 0, 'the registry is sound') or diag(($t->ctl('verify'))[1]);
 $t->httpd->allow_log(qr/Unclean shutdown/);
 $t->finish;
