@@ -28,7 +28,10 @@ static int only_constants(const apr_array_header_t *sources)
     int i;
 
     for (i = 0; i < sources->nelts; i++) {
-        if (APR_ARRAY_IDX(sources, i, idem_source_t).kind != IDEM_SOURCE_CONST) {
+        idem_source_e kind = APR_ARRAY_IDX(sources, i, idem_source_t).kind;
+
+        /* the name of a server is as constant as a word */
+        if (kind != IDEM_SOURCE_CONST && kind != IDEM_SOURCE_SERVER) {
             return 0;
         }
     }
@@ -62,7 +65,7 @@ static int check_identity(server_rec *s, const apr_array_header_t *sections, con
     }
     if (!principal) {
         complain(constant ? constant : own->conf->route->directive, s,
-                 constant ? "const: alone makes all callers one" : "no IdempotencyPrincipal applies to it");
+                 constant ? "const: and server alone make all callers one" : "no IdempotencyPrincipal applies to it");
     }
     return tenant && principal;
 }

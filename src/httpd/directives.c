@@ -323,10 +323,22 @@ const char *idem_set_server_key(cmd_parms *cmd, void *conf, const char *text)
     return error ? idem_set_fault(cmd, apr_pstrcat(cmd->pool, "the expression cannot be parsed: ", error, NULL)) : NULL;
 }
 
+/* Not the name of a field that comes from the stored answer, that every answer has, or that belongs to one exchange. */
+static int may_mark_replays(const char *name)
+{
+    if (!apr_cstr_casecmpn(name, "Idempotency-", 12)) {
+        return !idem_values_is_backend_header(name) || !apr_cstr_casecmp(name, "Idempotency-Replayed");
+    }
+    return !idem_snapshot_wants(name, NULL) && !idem_snapshot_forbidden(name);
+}
+
 const char *idem_set_replayed_header(cmd_parms *cmd, void *conf, const char *name)
 {
     if (!idem_values_is_token(name)) {
         return idem_set_fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a header name", name));
+    }
+    if (!may_mark_replays(name)) {
+        return idem_set_fault(cmd, apr_psprintf(cmd->pool, "%s has another meaning in a response", name));
     }
     ((idem_dir_t *)conf)->replayed_header = apr_cstr_casecmp(name, "None") ? apr_pstrdup(cmd->pool, name) : "";
     return NULL;
@@ -336,7 +348,7 @@ const char *idem_set_status_path(cmd_parms *cmd, void *conf, const char *path)
 {
     size_t len = strlen(path);
 
-    if (path[0] != '/' || path[len - 1] != '/' || strpbrk(path, " <>\"?#\\")) {
+    if (path[0] != '/' || path[1] == '/' || path[len - 1] != '/' || strpbrk(path, " <>\"?#\\")) {
         return idem_set_fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a path that begins and ends with /", path));
     }
     ((idem_dir_t *)conf)->status_path = apr_pstrdup(cmd->pool, path);

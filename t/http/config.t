@@ -51,9 +51,9 @@ my @wrong = (
     'IdempotencyFingerprint md5', 'IdempotencyFingerprintHost Perhaps', 'IdempotencyFingerprintQuery', 'IdempotencyFingerprintHeaders "a b"',
     'IdempotencyMaxBody 8X', 'IdempotencyMaxBody -1', 'IdempotencyMaxBody', 'IdempotencyBodyMemory many', 'IdempotencyMaxSnapshot 1.5M', 'IdempotencySnapshotBody Some',
     (map { "IdempotencySnapshotHeaders $_" } 'Set-Cookie', 'Date', 'Server', 'Via', 'Connection', 'WWW-Authenticate', 'X-One Transfer-Encoding', '"a b"'),
-    'IdempotencyReplayedHeader "a b"', 'IdempotencyErrorMember Perhaps', 'IdempotencyForwardKey Perhaps',
+    'IdempotencyReplayedHeader "a b"', 'IdempotencyReplayedHeader Location', 'IdempotencyReplayedHeader Set-Cookie', 'IdempotencyReplayedHeader idempotency-operation', 'IdempotencyErrorMember Perhaps', 'IdempotencyForwardKey Perhaps',
     'IdempotencyRetention 1w', 'IdempotencyRetention -1s', 'IdempotencyTombstone month', 'IdempotencyReuse Never', 'IdempotencyLease 0s', 'IdempotencyLease 1x', 'IdempotencyMaxRun 0',
-    'IdempotencyWait soon', 'IdempotencyWait', 'IdempotencyEffect sometimes', 'IdempotencyDispatchMark Perhaps', 'IdempotencyStatusPath status', 'IdempotencyServerKey "%{"',
+    'IdempotencyWait soon', 'IdempotencyWait', 'IdempotencyEffect sometimes', 'IdempotencyDispatchMark Perhaps', 'IdempotencyStatusPath status', 'IdempotencyStatusPath //other.example/', 'IdempotencyServerKey "%{"',
     'IdempotencyPayloadContract /nowhere/contract.json', 'IdempotencyPayloadContract',
     'IdempotencyOutcome', 'IdempotencyOutcome 500', 'IdempotencyOutcome failed', 'IdempotencyOutcome 6xx failed', 'IdempotencyOutcome 99 failed', 'IdempotencyOutcome 500 maybe', 'IdempotencyOutcome 500 failed "expr=%{"',
 );
@@ -77,6 +77,7 @@ refused('a route without principal', "<Location /x>\n    !IdempotencyRoute x\n  
 refused('a route of the server without them', "!IdempotencyRoute auto", $tenant);
 refused('a directory with a route, without them', "<Directory /srv>\n    !IdempotencyRoute auto\n</Directory>", $tenant);
 refused('a principal of const: alone', "<Location /x>\n    IdempotencyRoute x\n    IdempotencyTenant server\n    !IdempotencyPrincipal const:everybody\n</Location>", qr/const/);
+refused('a principal that is the server', "<Location /x>\n    IdempotencyRoute x\n    IdempotencyTenant server\n    !IdempotencyPrincipal server const:every\n</Location>", qr/server alone/);
 refused('two consts', "<Location /x>\n    IdempotencyRoute x\n    IdempotencyTenant server\n    !IdempotencyPrincipal const:every const:body\n</Location>", qr/const/);
 refused('what a place beside it says does not count', "<Location /y>\n    IdempotencyTenant server\n    IdempotencyPrincipal user\n</Location>\n<Location /x>\n    !IdempotencyRoute x\n</Location>", $tenant);
 refused('what a place below says does not count', "<Location /x/below>\n    IdempotencyTenant server\n    IdempotencyPrincipal user\n</Location>\n<Location /x>\n    !IdempotencyRoute x\n</Location>", $tenant);
