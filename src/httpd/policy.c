@@ -156,7 +156,7 @@ static int send_html(request_rec *r, const apr_array_header_t *routes)
 #define PUT(text) APR_ARRAY_PUSH(out, const char *) = (text)
     PUT(apr_pstrcat(r->pool, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
                              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
-                             "<title>Idempotency keys</title><style>", style, "</style></head><body>\n"
+                             "<link rel=\"icon\" href=\"data:,\"><title>Idempotency keys</title><style>", style, "</style></head><body>\n"
                              "<h1>Idempotency keys</h1>\n", introduction, "\n", NULL));
     for (i = 0; i < routes->nelts; i++) {
         const line_t *lines = APR_ARRAY_IDX(routes, i, description_t).lines;
