@@ -1,0 +1,4 @@
+# make gate   the acceptance gate: 100,000 replays and retries over fresh keys; REQUESTS=N for another number
+.PHONY: gate
+gate: all
+	IDEM_OUT=$(abspath $(OUT)) perl -It/lib t/bench/gate
