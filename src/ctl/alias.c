@@ -5,6 +5,7 @@
 #include <apr_strings.h>
 
 #include "core/alias.h"
+#include "core/scope.h"
 #include "ctl/ctl.h"
 
 /* So long a backend's transaction may keep us from the records, in seconds; in tries of a fifth of a second, with
@@ -213,42 +214,36 @@ static idem_ctl_exit_e list(idem_ctl_t *ctl)
     return IDEM_CTL_DONE;
 }
 
-/* 1 where the options name what the action needs; else the status is set. */
-static int read_identities(idem_ctl_t *ctl, int argc, const char *const *argv, wanted_t *wanted, idem_ctl_exit_e *status)
+idem_ctl_exit_e idem_ctl_check_identity(idem_ctl_t *ctl, const char *option, const char *value)
 {
-    const struct {
-        const char *name;
-        const char **value;
-    } options[] = {{"from-tenant", &wanted->alias.from.tenant}, {"from-principal", &wanted->alias.from.principal},
-                   {"to-tenant", &wanted->alias.to.tenant}, {"to-principal", &wanted->alias.to.principal}};
-    int i;
+    idem_scope_result_e result = value ? idem_scope_check_part(IDEM_SCOPE_IN_PRINCIPAL, value) : IDEM_SCOPE_OK;
 
-    for (i = 0; i < 4; i++) {
-        *options[i].value = idem_ctl_joined(ctl, argc, argv, options[i].name, status);
-        if (*status != IDEM_CTL_DONE) {
-            return 0;
-        }
-    }
-    return 1;
+    return result == IDEM_SCOPE_OK ? IDEM_CTL_DONE
+                                   : idem_ctl_fail(IDEM_CTL_USAGE, "--%s: %s", option,
+                                                   idem_scope_result_text(ctl->p, IDEM_SCOPE_FAULT(result)));
 }
 
 static idem_ctl_exit_e run(idem_ctl_t *ctl, int argc, const char *const *argv)
 {
-    wanted_t wanted = {0};
-    const char *ignored;
-    const idem_ctl_option_t options[] = {{"from-tenant", &ignored, NULL}, {"from-principal", &ignored, NULL},
-                                         {"to-tenant", &ignored, NULL}, {"to-principal", &ignored, NULL},
-                                         {"until", &wanted.until, NULL}, {"reason", &wanted.reason, NULL}, {NULL, NULL, NULL}};
+    wanted_t wanted = {{{NULL, NULL}, {NULL, NULL}}, NULL, NULL};
+    const idem_ctl_option_t options[] = {
+        {"from-tenant", &wanted.alias.from.tenant, NULL}, {"from-principal", &wanted.alias.from.principal, NULL},
+        {"to-tenant", &wanted.alias.to.tenant, NULL}, {"to-principal", &wanted.alias.to.principal, NULL},
+        {"until", &wanted.until, NULL}, {"reason", &wanted.reason, NULL}, {NULL, NULL, NULL}};
     const char *action = "";
     const idem_alias_t *alias = &wanted.alias;
     idem_ctl_exit_e status = IDEM_CTL_DONE;
     int from;
     int to;
+    int i;
 
     if (idem_ctl_options(argc, argv, options, &action, 1) < 0) {
         return IDEM_CTL_USAGE;
     }
-    if (!read_identities(ctl, argc, argv, &wanted, &status)) {
+    for (i = 0; i < 4 && status == IDEM_CTL_DONE; i++) {
+        status = idem_ctl_check_identity(ctl, options[i].name, *options[i].value);
+    }
+    if (status != IDEM_CTL_DONE) {
         return status;
     }
     from = alias->from.tenant && alias->from.principal;

@@ -66,11 +66,10 @@ typedef struct idem_ctl_option_t {
 int idem_ctl_options(int argc, const char *const *argv, const idem_ctl_option_t *options, const char **args, int max);
 
 /*
- * A tenant or principal from an option that may be repeated, once for each of its parts; one alone may be the stored
- * form. NULL where it is not given, or after a line on stderr (*status is then USAGE).
+ * Is this a tenant or principal in its stored form? NULL is none, and no fault. DONE, or USAGE after a line on stderr
+ * that names the option. (alias.c)
  */
-const char *idem_ctl_joined(idem_ctl_t *ctl, int argc, const char *const *argv, const char *name,
-                            idem_ctl_exit_e *status);
+idem_ctl_exit_e idem_ctl_check_identity(idem_ctl_t *ctl, const char *option, const char *value);
 
 /* A line on stderr, "idempotencyctl: ...". Returns status. */
 idem_ctl_exit_e idem_ctl_fail(idem_ctl_exit_e status, const char *format, ...) __attribute__((format(printf, 2, 3)));

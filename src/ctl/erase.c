@@ -149,20 +149,21 @@ static idem_ctl_exit_e erase(idem_ctl_t *ctl, const char *tenant, int now)
 
 static idem_ctl_exit_e run(idem_ctl_t *ctl, int argc, const char *const *argv)
 {
-    const char *ignored;
+    const char *tenant = NULL;
     int now = 0;
-    const idem_ctl_option_t options[] = {{"tenant", &ignored, NULL}, {"now", NULL, &now}, {NULL, NULL, NULL}};
+    const idem_ctl_option_t options[] = {{"tenant", &tenant, NULL}, {"now", NULL, &now}, {NULL, NULL, NULL}};
     idem_ctl_exit_e status;
-    const char *tenant;
 
     if (idem_ctl_options(argc, argv, options, NULL, 0) < 0) {
         return IDEM_CTL_USAGE;
     }
-    tenant = idem_ctl_joined(ctl, argc, argv, "tenant", &status);
     if (!tenant) {
-        return status != IDEM_CTL_DONE ? status : idem_ctl_fail(IDEM_CTL_USAGE, "erase %s", idem_ctl_erase.usage);
+        return idem_ctl_fail(IDEM_CTL_USAGE, "erase %s", idem_ctl_erase.usage);
     }
-    status = idem_ctl_connect(ctl);
+    status = idem_ctl_check_identity(ctl, "tenant", tenant);
+    if (status == IDEM_CTL_DONE) {
+        status = idem_ctl_connect(ctl);
+    }
     return status == IDEM_CTL_DONE ? erase(ctl, tenant, now) : status;
 }
 

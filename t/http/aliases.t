@@ -171,6 +171,8 @@ subtest 'the end of an alias' => sub {
     ran($t, 1, 'a key of the old identity that may be used again', sub { is(as('here', '/short', 'k')->status, 200, 'runs') });
     is_deeply([ sort map { $_->{tenant_id} } $t->records("route = 'short' AND idem_key = 'k'") ], [ 'gone', 'here' ], 'and is written under the newest');
     is(($remove->('gone'))[0], 0, 'nothing running is behind it');
+    is(($t->ctl(qw(alias add --from-tenant p --from-principal iss1 --from-principal sub --to-tenant p --to-principal=iss2 --to-principal=sub --until 2099-01-01 --reason parts)))[0], 0, 'a principal of several parts');
+    is($t->pg->value("SELECT replace(old_principal || ' ' || new_principal, E'\\x1e', '+') FROM idempotency_aliases WHERE old_tenant = 'p'"), 'iss1+sub iss2+sub', 'in its stored form');
     is(($t->ctl('alias', 'add', '--from-tenant', 'x'))[0], 2, 'what is missing is wrong usage');
     is(($t->ctl('alias', 'add', '--from-tenant', "a\tb", '--from-principal', 'x', '--to-tenant', 'y', '--to-principal', 'z', '--until', '2099-01-01', '--reason', 'r'))[0], 2, 'and so are control characters');
 };
