@@ -11,6 +11,7 @@
 APLOG_USE_MODULE(idempotency);
 
 #define MOST_COUNTED 10000
+#define UNPROTECTED  "; not protected"
 #define FIELD(name) APR_OFFSETOF(idem_dir_t, name)
 #define LIST(conf, field) (*(const apr_array_header_t *const *)((const char *)(conf) + (field)))
 
@@ -44,6 +45,22 @@ static const apr_array_header_t *sources_of(const apr_array_header_t *sections, 
         }
     }
     return found;
+}
+
+/* Off or Shadow, by what the section says or the last of those around it. */
+static int is_unprotected(const apr_array_header_t *sections, const idem_section_t *own)
+{
+    int mode = own->conf->mode;
+    int i;
+
+    for (i = 0; mode == IDEM_UNSET && i < sections->nelts; i++) {
+        const idem_section_t *section = &APR_ARRAY_IDX(sections, i, idem_section_t);
+
+        if (idem_section_may_merge(section, own)) {
+            mode = section->conf->mode;
+        }
+    }
+    return mode == IDEM_MODE_OFF || mode == IDEM_MODE_SHADOW;
 }
 
 static int by_name(const void *a, const void *b)
@@ -107,6 +124,10 @@ apr_array_header_t *idem_announce_collect(apr_pool_t *pconf, const apr_array_hea
         tenant = sources_of(sections, section, FIELD(tenant));
         principal = sources_of(sections, section, FIELD(principal));
         announced->sources = sentence(pconf, tenant, principal);
+        announced->unprotected = is_unprotected(sections, section);
+        if (announced->unprotected) {
+            announced->sources = apr_pstrcat(pconf, announced->sources, UNPROTECTED, NULL);
+        }
         former_tenant = sources_of(sections, section, FIELD(former_tenant));
         former_principal = sources_of(sections, section, FIELD(former_principal));
         announced->former = former_tenant || former_principal
@@ -115,6 +136,27 @@ apr_array_header_t *idem_announce_collect(apr_pool_t *pconf, const apr_array_hea
                                 : NULL;
     }
     return join_equal(pconf, routes);
+}
+
+int idem_announce_needed(const apr_array_header_t *routes)
+{
+    int i;
+
+    for (i = 0; routes && i < routes->nelts; i++) {
+        if (APR_ARRAY_IDX(routes, i, idem_announced_t).unprotected) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* What a route was made of, without the word on its mode. */
+static const char *without_mode(apr_pool_t *p, const char *sources)
+{
+    apr_size_t len = sources ? strlen(sources) : 0;
+    apr_size_t tail = sizeof(UNPROTECTED) - 1;
+
+    return len > tail && !strcmp(sources + len - tail, UNPROTECTED) ? apr_pstrmemdup(p, sources, len - tail) : sources;
 }
 
 void idem_announce(idem_store_t *store, const apr_array_header_t *routes, server_rec *s, apr_pool_t *p)
@@ -130,6 +172,17 @@ void idem_announce(idem_store_t *store, const apr_array_header_t *routes, server
                                                                announced->revision, announced->sources, MOST_COUNTED,
                                                                &before, &live, apr_time_now() + store->timeout, p);
 
+        if (result == IDEM_STORE_OK && before && announced->unprotected && live) {
+            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s,
+                         IDEM_LOG("1402") "IdempotencyRoute %s: its mode is Off or Shadow, and %s%d operations are still "
+                         "remembered: their retries may run again", announced->route, live == MOST_COUNTED ? "at least " : "",
+                         live);
+            continue;
+        }
+        before = without_mode(p, before);
+        if (before && !strcmp(before, without_mode(p, announced->sources))) {
+            continue;
+        }
         /* by the scope version before they are found */
         if (result == IDEM_STORE_OK && before && (!announced->former || strcmp(before, announced->former))) {
             ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s,

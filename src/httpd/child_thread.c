@@ -161,7 +161,8 @@ static void *APR_THREAD_FUNC tend(apr_thread_t *thread, void *data)
     while (!apr_atomic_read32(&child->stop)) {
         /* whose backend runs must be seen alive, and what was left undone is to be done, whether requests come or not */
         int needed = apr_atomic_read32(&child->running) || idem_chores_any(child->chores) ||
-                     idem_shadow_queue_any(child->shadow);
+                     idem_shadow_queue_any(child->shadow) ||
+                     (!child->announced && idem_announce_needed(child->conf->announced));
         apr_time_t again = idem_conns_tend(child->conns, &child->store, needed);
 
         beat(child, p);
