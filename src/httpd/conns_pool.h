@@ -14,7 +14,7 @@
 #include "store/pgsql.h"
 
 #define IDEM_CONNS_MOST  128
-#define IDEM_CONNS_QUICK apr_time_from_msec(100) /* an attempt that a request may wait for */
+#define IDEM_CONNS_QUICK apr_time_from_msec(250) /* an attempt that a request may wait for */
 
 /* A connection as the pool keeps it. conn is first: what is lent is this. */
 typedef struct idem_conns_entry_t {
