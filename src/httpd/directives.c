@@ -277,6 +277,9 @@ const char *idem_set_key_header(cmd_parms *cmd, void *conf, const char *name)
     if (idem_values_is_backend_header(name)) {
         return idem_set_fault(cmd, apr_psprintf(cmd->pool, "%s is a name that the module itself writes", name));
     }
+    if (idem_values_is_credential(name)) {
+        return idem_set_fault(cmd, apr_psprintf(cmd->pool, "%s is no field for a key: keys are stored", name));
+    }
     ((idem_dir_t *)conf)->key_header = apr_pstrdup(cmd->pool, name);
     return NULL;
 }

@@ -109,6 +109,20 @@ int idem_values_is_backend_header(const char *name)
            !apr_cstr_casecmp(name, "Idempotency-Outcome") || !apr_cstr_casecmp(name, "Idempotency-Contract");
 }
 
+int idem_values_is_credential(const char *name)
+{
+    static const char *const names[] = {"Authorization", "Proxy-Authorization", "Cookie", "Host", "Content-Type",
+                                        "Content-Length", "Transfer-Encoding", "Content-Encoding", NULL};
+    int i;
+
+    for (i = 0; names[i]; i++) {
+        if (!apr_cstr_casecmp(name, names[i])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 const apr_array_header_t *idem_values_methods(apr_pool_t *p, const char *text)
 {
     static const char *const safe[] = {"GET", "HEAD", "OPTIONS", "TRACE", "CONNECT", NULL};

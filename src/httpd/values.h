@@ -17,6 +17,8 @@ int idem_values_status(const char *text, int *first, int *last);
 int idem_values_is_token(const char *text);
 /* A field name that the module writes itself (CONTRACT section 5): no key header may have it. */
 int idem_values_is_backend_header(const char *name);
+/* A request field that holds a credential, or that httpd itself lives by: no key may be read from it. */
+int idem_values_is_credential(const char *name);
 /* Method names joined by commas, NULL where one is no token or a safe method. */
 const apr_array_header_t *idem_values_methods(apr_pool_t *p, const char *text);
 /* One source of IdempotencyTenant or IdempotencyPrincipal; NULL or what is wrong with it. */

@@ -47,7 +47,7 @@ my @wrong = (
     (map { "IdempotencyPrincipal $_" } 'env:HTTP_AUTHORIZATION', 'ssl:SSL_PROTOCOL', 'ssl:SSL_CLIENT_VERIFY', 'request:body', 'address'),
     'IdempotencyTrustEnv', 'IdempotencyNoIdentity Perhaps', 'IdempotencyMode Sometimes', 'IdempotencyKey Maybe', 'IdempotencyKeySyntax loose',
     'IdempotencyKeyLength 0 10', 'IdempotencyKeyLength 10 9', 'IdempotencyKeyLength 1 256', 'IdempotencyKeyLength x 9', 'IdempotencyKeyLength 1',
-    'IdempotencyKeyPattern "(["', 'IdempotencyKeyHeader "a b"', 'IdempotencyKeyHeader Idempotency-Operation-Id', 'IdempotencyKeyHeader',
+    'IdempotencyKeyPattern "(["', 'IdempotencyKeyHeader "a b"', 'IdempotencyKeyHeader Idempotency-Operation-Id', 'IdempotencyKeyHeader Authorization', 'IdempotencyKeyHeader cookie', 'IdempotencyKeyHeader',
     'IdempotencyFingerprint md5', 'IdempotencyFingerprintHost Perhaps', 'IdempotencyFingerprintQuery', 'IdempotencyFingerprintHeaders "a b"',
     'IdempotencyMaxBody 8X', 'IdempotencyMaxBody -1', 'IdempotencyMaxBody', 'IdempotencyBodyMemory many', 'IdempotencyMaxSnapshot 1.5M', 'IdempotencySnapshotBody Some',
     (map { "IdempotencySnapshotHeaders $_" } 'Set-Cookie', 'Date', 'Server', 'Via', 'Connection', 'WWW-Authenticate', 'X-One Transfer-Encoding', '"a b"'),

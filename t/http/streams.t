@@ -28,7 +28,8 @@ print $piece for 1 .. 16 * $mib;
 PERL
     return join '', "ScriptAlias \"/big\" \"$root/app/cgi/big.cgi\"\n", protected({ by => 'none' }, '/big', 'big'),
         "ProxyPass \"/via\" \"http://127.0.0.1:$t->{httpd}{port}/inner\"\nScriptAlias \"/inner\" \"$root/app/cgi/big.cgi\"\n", protected({ by => 'none' }, '/via', 'via'),
-        protected('/cgi', 'cgi'), protected({ by => 'proxy' }, '/proxy', 'proxy');
+        protected('/cgi', 'cgi'), protected({ by => 'proxy' }, '/proxy', 'proxy'),
+        protected('/raw', 'raw', 'IdempotencyMaxBody 128M'), protected('/json', 'json', 'IdempotencyFingerprint json');
 });
 my $c = $t->client;
 
@@ -104,6 +105,21 @@ subtest 'twenty bodies and responses of 8 MiB at once' => sub {
     my $again = memory('VmRSS');
     ran($t, 20, 'once more', sub { $go->() });
     cmp_ok(memory('VmRSS') - $again, '<', 8 * 1024, 'and once more takes no more: ' . (memory('VmRSS') - $again) . ' KiB');
+};
+
+# What each mode keeps of a body while it reads it is stated in src/core: nothing for raw, a list of its values for json.
+subtest 'one body of 64 MiB raw, and one of 8 MiB as JSON' => sub {
+    my %body = (raw => spew($t->root . '/raw.body', Idem::App::pattern(64 * MIB), 0644),
+        json => spew($t->root . '/json.body', '[' . join(',', map { qq({"id":$_,"name":"a name of some length","tags":["x","y"]}) } 1 .. 136_000) . ']', 0644));
+    for my $case ([ raw => 'application/octet-stream', 8 * 1024 ], [ json => 'application/json', 48 * 1024 ]) {
+        my ($mode, $type, $bound) = @$case;
+        my $before = mark();
+        my @sent = ('curl', '-sS', '-u', 'a:a', '-o', '/dev/null', '-w', '%{http_code}', '-H', 'Idempotency-Key: "' . fresh_key() . '"', '-H', 'Expect:',
+            '-H', "Content-Type: $type", '--data-binary', "\@$body{$mode}", 'http://localhost:' . $t->httpd->port . "/$mode");
+        ran($t, 1, "$mode and its retry", sub { is((run(timeout => 120, cmd => \@sent))[1], 200, "$mode: answered") for 1 .. 2 });
+        my $grown = memory('VmHWM') - $before;
+        cmp_ok($grown, '<', $bound, "$mode: resident memory grew by at most $grown KiB for " . int((-s $body{$mode}) / 1024) . ' KiB');
+    }
 };
 
 $t->httpd->allow_log(qr/AH10159/);
