@@ -40,4 +40,7 @@ for my $file (grep { !m{/(?:oidc-bearer|oidc-both|client-certificate)\.conf} } g
 }
 like(slurp("$conf/idempotency.load"), qr/\A# Depends: dbd\nLoadModule idempotency_module \S+\n\z/, 'idempotency.load, as a2enmod reads it');
 
+my ($status, $said) = run(cmd => [ 'promtool', 'check', 'rules', "$conf/examples/alerts.yml" ], self => 1, dir => source_dir());
+is($status, 0, 'the alert rules') or diag($said);
+
 $t->finish;
