@@ -47,6 +47,7 @@ subtest 'a running one' => sub {
     $t->backend->behave(hold => 1);
     my $running = $c->send(POST => '/charges', key => $key, body => '{}');
     my $busy;
+    ok(wait_for(sub { $t->record_count("idem_key = '$key' AND status = 'EXECUTING'") }, 10), 'runs');
     ok(wait_for(sub { $busy = $c->post('/charges', key => $key, body => '{}'); $busy->status == 409 }, 10), 'is in progress');
     my ($path) = ($busy->header('Link') // '') =~ m{<(/operations/[0-9a-f-]+)>; rel="status"};
     ok($path, 'the 409 says where to ask');
