@@ -16,7 +16,16 @@ MPM
     return join '', "Protocols h2c http/1.1\n", protected('/cgi', 'cgi', 'IdempotencyRetention 1s', 'IdempotencyMaxBody 100K'), protected('/plain', undef),
         protected('/json', 'json', 'IdempotencyFingerprint json'), protected('/off', 'off', 'IdempotencySnapshotBody Off'),
         protected({ who => "IdempotencyTenant server\n    IdempotencyPrincipal env:NOBODY" }, '/nobody', 'nobody'),
-        protected('/long', 'long', 'IdempotencyMaxBody 4M', 'IdempotencyMaxSnapshot 4M');
+        protected('/long', 'long', 'IdempotencyMaxBody 4M', 'IdempotencyMaxSnapshot 4M'),
+        protected('/frozen', 'frozen', 'IdempotencyMode ReadOnly'), protected('/few', 'few', 'IdempotencyQuota inflight=1'), <<'CONF';
+ScriptAliasMatch "^/shops/" "@CGI@"
+<LocationMatch "^/shops/(?<SHOP>[^/]*)$">
+    @AUTH@
+    IdempotencyRoute "orders of %{MATCH_SHOP}"
+    IdempotencyTenant server
+    IdempotencyPrincipal user
+</LocationMatch>
+CONF
 });
 my $c = $t->client;
 my $serial = 0;
@@ -56,6 +65,11 @@ subtest 'after a refusal' => sub {
         then_another("an unknown outcome, $how", 'outcome-unknown', '/cgi', key => $key, %body);
         $c->post('/off', key => $key, %body);
         then_another("an answer that is not kept, $how", 'response-not-stored', '/off', key => $key, %body);
+    }
+    for my $form ([ 'a small body', %small ], [ 'chunks', chunks => [ unpack '(a1000)*', $big{body} ] ]) {
+        my ($how, %body) = @$form;
+        then_another("a path that names nothing, $how", 'route-unresolved', '/shops/', key => fresh_key(), %body);
+        then_another("a server that only replays, $how", 'writer-fenced', '/frozen', key => fresh_key(), %body);
     }
     then_another('a body too large by its length', 'payload-too-large', '/cgi', key => fresh_key(), body => 'x' x 200_000);
     then_another('a body too large, in chunks', 'payload-too-large', '/cgi', key => fresh_key(), chunks => [ ('x' x 1000) x 200 ]);
