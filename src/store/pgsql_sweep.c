@@ -7,8 +7,8 @@
 #include "core/uuid.h"
 #include "store/pgsql_call.h"
 
-#define SLOW apr_time_from_msec(40)
-#define FAST apr_time_from_msec(15)
+#define SLOW apr_time_from_msec(25)
+#define FAST apr_time_from_msec(8)
 /* Operation ids carry the time of the host that made them, owners the store's. */
 #define CLOCK_SKEW apr_time_from_sec(600)
 #define FORGET_AFTER apr_time_from_sec(3600) /* an owner's row: until then an operator may want to know who it was */

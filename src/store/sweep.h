@@ -10,7 +10,7 @@
 #include "store/store.h"
 
 #define IDEM_SWEEP_FIRST 100 /* rows of a first batch; later ones as many as fit into the time */
-#define IDEM_SWEEP_MOST  1000
+#define IDEM_SWEEP_MOST  400
 #define IDEM_SWEEP_SPAN  apr_time_from_sec(2 * 3600) /* operations that an owner began so long before it died are looked for */
 
 /* One batch of the sweep. */
