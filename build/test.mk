@@ -20,7 +20,7 @@ $(OUT)/locales/%.UTF-8:
 
 units: $(UNITS) $(LOCALES)
 	@set -e; for unit in $(UNITS); do \
-	    LOCPATH=$(OUT)/locales "$$unit" >$(OUT)/unit/log 2>&1 || { cat $(OUT)/unit/log; exit 1; }; \
+	    LOCPATH=$(OUT)/locales LSAN_OPTIONS=suppressions=build/lsan.supp "$$unit" >$(OUT)/unit/log 2>&1 || { cat $(OUT)/unit/log; exit 1; }; \
 	    echo "$${unit##*/}: $$(grep -F PASSED $(OUT)/unit/log)"; \
 	done
 	@echo "units: $(words $(UNITS)) programs passed"
