@@ -17,7 +17,7 @@ MPM
         protected('/json', 'json', 'IdempotencyFingerprint json'), protected('/off', 'off', 'IdempotencySnapshotBody Off'),
         protected({ who => "IdempotencyTenant server\n    IdempotencyPrincipal env:NOBODY" }, '/nobody', 'nobody'),
         protected('/long', 'long', 'IdempotencyMaxBody 4M', 'IdempotencyMaxSnapshot 4M'),
-        protected('/frozen', 'frozen', 'IdempotencyMode ReadOnly'), protected('/few', 'few', 'IdempotencyQuota inflight=1'), <<'CONF';
+        protected('/frozen', 'frozen', 'IdempotencyMode ReadOnly'), protected('/few', 'few', 'IdempotencyQuota live=1'), <<'CONF';
 ScriptAliasMatch "^/shops/" "@CGI@"
 <LocationMatch "^/shops/(?<SHOP>[^/]*)$">
     @AUTH@
@@ -71,6 +71,8 @@ subtest 'after a refusal' => sub {
         then_another("a path that names nothing, $how", 'route-unresolved', '/shops/', key => fresh_key(), %body);
         then_another("a server that only replays, $how", 'writer-fenced', '/frozen', key => fresh_key(), %body);
     }
+    ok(wait_for(sub { $c->post('/few', key => fresh_key(), %small)->status == 429 }, 20), 'a quota is used up');
+    then_another("over the quota, $_->[0]", 'quota-exceeded', '/few', key => fresh_key(), @$_[1 .. $#$_]) for [ 'a small body', %small ], [ 'a big one', %big ];
     then_another('a body too large by its length', 'payload-too-large', '/cgi', key => fresh_key(), body => 'x' x 200_000);
     then_another('a body too large, in chunks', 'payload-too-large', '/cgi', key => fresh_key(), chunks => [ ('x' x 1000) x 200 ]);
     then_another('no JSON', 'payload-rejected', '/json', key => fresh_key(), body => '{"a":1,"a":2}' . ' ' x 80_000);
