@@ -167,11 +167,19 @@ int idem_run(request_rec *r)
     return ctx->phase == IDEM_PHASE_RUNNING ? run_backend(r, ctx) : DECLINED;
 }
 
-/* Of the format alone: a backend, and a client through it, can put the like into the message. */
-static int begins_with_any(const char *format, const char *const *tags)
+/*
+ * Where a line has its tag: in the format, as a backend, and a client through it, can put the like into the message.
+ * mod_cgid's own format takes the tag as its first word, and with that the message begins.
+ */
+static const char *tagged(const ap_errorlog_info *info, const char *message)
+{
+    return message && !strncmp(info->format, "%sstderr from ", 14) ? message : info->format;
+}
+
+static int begins_with_any(const char *line, const char *const *tags)
 {
     for (; *tags; tags++) {
-        if (!strncmp(format, *tags, strlen(*tags))) {
+        if (!strncmp(line, *tags, strlen(*tags))) {
             return 1;
         }
     }
@@ -184,8 +192,8 @@ void idem_run_watch_log(const ap_errorlog_info *info, const char *message)
     static const char *const no_member[] = {"AH01167:", "AH01170:", "AH01171:", NULL};
     static const char *const sent[] = {"AH01067:", "AH01075:", NULL};
     idem_ctx_t *ctx;
+    const char *line;
 
-    (void)message;
     if (!info->r || info->r->main || !info->format) {
         return;
     }
@@ -193,10 +201,11 @@ void idem_run_watch_log(const ap_errorlog_info *info, const char *message)
     if (!ctx || ctx->phase != IDEM_PHASE_RUNNING) {
         return;
     }
-    ctx->never_connected |= begins_with_any(info->format, never_connected);
-    ctx->request_sent |= begins_with_any(info->format, sent);
+    line = tagged(info, message);
+    ctx->never_connected |= begins_with_any(line, never_connected);
+    ctx->request_sent |= begins_with_any(line, sent);
     /* a balancer without a member to take: nobody was tried, unless it had chosen one for this request before */
-    ctx->never_connected |= begins_with_any(info->format, no_member) &&
+    ctx->never_connected |= begins_with_any(line, no_member) &&
                             !apr_table_get(info->r->subprocess_env, "BALANCER_WORKER_NAME");
 }
 

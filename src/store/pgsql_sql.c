@@ -319,21 +319,21 @@ const idem_pg_statement_t idem_pg_unknown = {
     " ORDER BY r.operation_id LIMIT $1",
     1};
 
-/* $1 server, $2 route, $3 revision, $4 sources, $5 at most so many are counted; counted only where something has changed,
- * which is rare, as no index knows routes. */
+/*
+ * Of several children that come at once, the one that changes the row is told. $1 server, $2 route, $3 revision,
+ * $4 sources, $5 at most so many records are counted: only where something has changed, as no index knows routes.
+ */
 const idem_pg_statement_t idem_pg_announce = {
     "idem_announce", "tttti",
     "WITH old AS MATERIALIZED (SELECT o.sources FROM idempotency_routes o WHERE o.server = $1 AND o.route = $2"
     " AND o.api_revision = $3),"
     " put AS (INSERT INTO idempotency_routes (server, route, api_revision, sources, changed_at)"
     " VALUES ($1, $2, $3, $4, now()) ON CONFLICT (server, route, api_revision) DO UPDATE SET sources = $4,"
-    " changed_at = now() WHERE idempotency_routes.sources <> $4)"
+    " changed_at = now() WHERE idempotency_routes.sources <> $4 RETURNING true)"
     " SELECT old.sources, (SELECT count(*)::integer FROM (SELECT 1 FROM idempotency_records r WHERE r.route = $2"
     " AND r.api_revision = $3 AND (r.expires_at IS NULL OR r.expires_at > now()) LIMIT $5) AS kept)"
-    " FROM old WHERE old.sources <> $4",
+    " FROM old, put WHERE old.sources <> $4",
     0};
-
-
 
 const idem_pg_statement_t idem_pg_heartbeat = {
     "idem_heartbeat", "uti",

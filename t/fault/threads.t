@@ -35,7 +35,8 @@ for my $mpm (qw(prefork event)) {
         is($load->(), 16, 'requests are answered') for 1 .. 4;
         $t->pg->restart;
         is($load->(), 16, 'while the store comes back, too');
-        ok(wait_for(sub { $c->post('/cgi', key => fresh_key(), body => '{}')->status == 200 }, 20), 'it is back');
+        # to every child, and not only to the one that has looked first
+        ok(wait_for(sub { !grep { $c->post('/cgi', key => fresh_key(), body => '{}')->status != 200 } 1 .. 12 }, 60), 'it is back');
         $t->backend->behave(hold => 1);
         my $before = () = $t->backend->effects;
         my $running = $c->send(POST => '/proxy', key => fresh_key(), body => '{}');
