@@ -11,6 +11,7 @@ PROVE     ?= prove
 CC        ?= cc
 OUT       ?= out
 SANITIZE  ?=
+VERSION   ?= 0.9.0
 # make V=1 shows every command whole
 Q          = $(if $(V),,@)
 
@@ -51,6 +52,9 @@ $(CTL): $(CORE_OBJS) $(STORE_OBJS) $(CTL_OBJS)
 $(OUT)/unit/%: $(OUT)/obj/t/unit/%.o $(UNIT_OBJS) $(CORE_OBJS) $(STORE_OBJS)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+
+# The release is in one object, so that another number costs one compilation.
+$(OUT)/obj/src/core/version.o: ALL_CFLAGS += -DIDEM_VERSION='"$(VERSION)"'
 
 $(OUT)/obj/generated/%.o: $(OUT)/generated/%.c
 	@mkdir -p $(@D)

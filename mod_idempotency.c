@@ -12,6 +12,7 @@
 #include <http_protocol.h>
 
 #include "core/digest.h"
+#include "core/version.h"
 #include "httpd/balancer.h"
 #include "httpd/body.h"
 #include "httpd/capture.h"
@@ -160,6 +161,9 @@ static int start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_
     if (idem_digest_check() != APR_SUCCESS) {
         ap_log_error(APLOG_MARK, APLOG_STARTUP | APLOG_CRIT, 0, s, IDEM_LOG("0001") "OpenSSL has no working SHA-256");
         return HTTP_INTERNAL_SERVER_ERROR;
+    }
+    if (ap_state_query(AP_SQ_MAIN_STATE) != AP_SQ_MS_CREATE_PRE_CONFIG) {
+        ap_log_error(APLOG_MARK, APLOG_INFO, 0, s, IDEM_LOG("0002") "mod_idempotency %s", idem_version());
     }
     idem_status_open(s);
     return OK;

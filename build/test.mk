@@ -29,7 +29,17 @@ units: $(UNITS) $(LOCALES)
 AGAIN ?=
 RUN_TESTS = IDEM_OUT=$(abspath $(OUT)) $(PROVE) -It/lib --statefile=$(OUT)/prove
 
-http: all store-driver t/node_modules
+# The module as a later release would be: the same but for its number, for t/http/version.t.
+NEXT_VERSION = 99.0.0
+NEXT_MODULE  = $(OUT)/next/mod_idempotency.so
+
+$(NEXT_MODULE): src/core/version.c $(MODULE)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -DIDEM_VERSION='"$(NEXT_VERSION)"' -c -o $(@D)/version.o $<
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -o $@ $(@D)/version.o \
+	    $(filter-out $(OUT)/obj/src/core/version.o,$(CORE_OBJS) $(STORE_OBJS) $(HTTPD_OBJS)) $(LDLIBS)
+
+http: all store-driver t/node_modules $(NEXT_MODULE)
 	@rm -f $(OUT)/prove
 	$(RUN_TESTS) --state=save -j$(JOBS) $(TESTS) || { [ -n "$(AGAIN)" ] && \
 	    echo "make http: what failed is tried once more, alone" && $(RUN_TESTS) --state=failed,save -v; }

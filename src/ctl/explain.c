@@ -26,10 +26,11 @@ static const unsigned char *octets_of(idem_ctl_t *ctl, PGresult *rows, int colum
     return copy;
 }
 
-/* DONE, REFUSED (no such operation, or a recipe of a later release), STORE. */
+/* DONE, REFUSED (no such operation, or a contract or recipe of a later release), STORE. */
 static idem_ctl_exit_e read_kept(idem_ctl_t *ctl, const char *operation, kept_t *kept)
 {
-    PGresult *rows = idem_ctl_query(ctl, "SELECT r.fingerprint, r.recipe, r.fingerprint_parts, c.digest_key"
+    PGresult *rows = idem_ctl_query(ctl, "SELECT r.fingerprint, r.recipe, r.fingerprint_parts, c.digest_key,"
+                                         " r.contract = '" IDEM_CONTRACT_NAME "'"
                                          " FROM idempotency_records r, idempotency_control c WHERE r.operation_id = $1::uuid",
                                     1, &operation);
     apr_size_t len = 0;
@@ -43,7 +44,7 @@ static idem_ctl_exit_e read_kept(idem_ctl_t *ctl, const char *operation, kept_t 
         kept->fingerprint = octets_of(ctl, rows, 0, &len);
         found = kept->fingerprint && len == IDEM_FINGERPRINT_LEN;
         kept->recipe_text = (const char *)octets_of(ctl, rows, 1, &len);
-        kept->recipe = kept->recipe_text ? idem_recipe_parse(ctl->p, kept->recipe_text, len) : NULL;
+        kept->recipe = kept->recipe_text && *PQgetvalue(rows, 0, 4) == 't' ? idem_recipe_parse(ctl->p, kept->recipe_text, len) : NULL;
         kept->parts = octets_of(ctl, rows, 2, &kept->parts_len);
         kept->key = octets_of(ctl, rows, 3, &len);
     }

@@ -5,6 +5,7 @@
 
 #include <apr_general.h>
 
+#include "core/version.h"
 #include "ctl/ctl.h"
 
 static const idem_ctl_command_t *const commands[] = {
@@ -70,6 +71,11 @@ static int take_common_options(idem_ctl_t *ctl, int argc, const char *const *arg
     return count;
 }
 
+static int is_version(const char *word)
+{
+    return !strcmp(word, "--version") || !strcmp(word, "version");
+}
+
 static idem_ctl_exit_e run(idem_ctl_t *ctl, int argc, const char *const *argv)
 {
     const char **words = apr_pcalloc(ctl->p, (argc + 1) * sizeof(*words));
@@ -84,6 +90,10 @@ static idem_ctl_exit_e run(idem_ctl_t *ctl, int argc, const char *const *argv)
     }
     if (is_help(words[0])) {
         print_help();
+        return IDEM_CTL_DONE;
+    }
+    if (is_version(words[0])) {
+        printf("idempotencyctl %s\n", idem_version());
         return IDEM_CTL_DONE;
     }
     command = find_command(words[0]);

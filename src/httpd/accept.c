@@ -209,6 +209,16 @@ static int act(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_verdic
     }
 }
 
+/* The record was made in a way that this server cannot repeat. Never a conflict: the retry may be an honest one. */
+static void say_unreadable(request_rec *r, idem_ctx_t *ctx)
+{
+    ap_log_rerror(APLOG_MARK, APLOG_NOTICE, 0, r, IDEM_LOG("0405") "operation %s was made by a contract or recipe that is not "
+                  "configured or not known here: no retry can be compared with it", idem_uuid_text(r->pool, ctx->operation));
+    ctx->answer.detail = "This request was not executed. The key was used before, by a request that cannot be compared with "
+                         "this one any more: the service has changed how it reads requests. Keep the key and ask the "
+                         "operator, who can find out what became of the first one.";
+}
+
 /* One look. 1 where another one is needed. */
 static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reserve_t *wanted)
 {
@@ -267,6 +277,9 @@ static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reser
         return act(r, ctx, store, verdict, wanted, found);
     }
     idem_answer_verdict(ctx, verdict, wanted, found);
+    if (same < 0) {
+        say_unreadable(r, ctx);
+    }
     return 0;
 }
 

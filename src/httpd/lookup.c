@@ -137,6 +137,9 @@ static int same_request(idem_ctx_t *ctx, const idem_reserve_t *wanted, const ide
     unsigned char fingerprint[IDEM_FINGERPRINT_LEN];
     int known = 0;
 
+    if (!found->known_contract) {
+        return -1;
+    }
     if (found->recipe.len == wanted->recipe.len && !memcmp(found->recipe.octets, wanted->recipe.octets, found->recipe.len)) {
         return !memcmp(found->fingerprint, ctx->fingerprint, IDEM_FINGERPRINT_LEN);
     }

@@ -171,7 +171,7 @@ static apr_time_t ended_at(const idem_record_t *found)
 static const char *verdict_on(const idem_shadow_job_t *job, const idem_reserve_t *wanted, const char **groups)
 {
     const idem_record_t *found = wanted->found;
-    int same_recipe = found->recipe.len == wanted->recipe.len &&
+    int same_recipe = found->known_contract && found->recipe.len == wanted->recipe.len &&
                       !memcmp(found->recipe.octets, wanted->recipe.octets, found->recipe.len);
 
     if (!same_recipe) {

@@ -138,5 +138,6 @@ idem_record_t *idem_pg_get_record(const PGresult *rows, int row, int column, apr
     record->created_at = idem_pg_get_time(rows, row, column++);
     record->settled_at = idem_pg_get_time(rows, row, column++);
     record->expires_at = idem_pg_get_time(rows, row, column++);
+    record->known_contract = idem_pg_get_bool(rows, row, column++);
     return record;
 }

@@ -7,6 +7,7 @@
 #ifndef IDEM_PGSQL_SQL_H
 #define IDEM_PGSQL_SQL_H
 
+#include "core/fingerprint.h"
 #include "store/pgsql_exec.h"
 
 /*
@@ -50,7 +51,7 @@
     " THEN greatest(" IDEM_SQL_HELD_UNTIL ", now()) - now() END AS lease_left,"                                        \
     " r.attempts, r.attempts_open > 0 AS attempt_open,"                                                                \
     " r.response_code, r.response_headers, r.response_body, r.response_digest,"                                        \
-    " r.created_at, r.settled_at, r.expires_at"
+    " r.created_at, r.settled_at, r.expires_at, r.contract = '" IDEM_CONTRACT_NAME "' AS known_contract"
 
 /* How a text names its parameters: of one row, or of each row q of a batch. */
 #define IDEM_SQL_ONE(number)  "$" #number

@@ -48,6 +48,7 @@ typedef struct idem_record_t {
     idem_state_e state;
     idem_outcome_e outcome;
     idem_effect_e effect;
+    int known_contract;             /* made by the contract of this build; else fingerprint and recipe say nothing to it */
     unsigned char fingerprint[IDEM_FINGERPRINT_LEN];
     idem_octets_t recipe;
     idem_octets_t fingerprint_parts;

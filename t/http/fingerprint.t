@@ -116,7 +116,11 @@ subtest 'a reload that changes the recipe' => sub {
     });
     $t->httpd->graceful(config => $t->expand(config('IdempotencyPayloadContract @ROOT@/contract-2.json')->($t)));
     ran($t, 0, 'a contract that is gone', sub {
-        problem($c->post('/contract', key => $key{plain}, %{ json('{"amount":1}') }), 'outcome-unknown', operation => 1);
+        my $retry = $c->post('/contract', key => $key{plain}, %{ json('{"amount":1}') });
+        problem($retry, 'outcome-unknown', operation => 1);
+        like($retry->json->{detail}, qr/cannot be compared/, 'with the reason');
+        problem($c->post('/contract', key => $key{plain}, %{ json('{"amount":2}') }), 'outcome-unknown', operation => 1);
+        problem($c->post('/contract', key => $key{noted}, %{ json('{"amount":1}') }), 'outcome-unknown', operation => 1);
     });
 };
 

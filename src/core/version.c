@@ -1,0 +1,6 @@
+#include "core/version.h"
+
+const char *idem_version(void)
+{
+    return IDEM_VERSION;
+}
