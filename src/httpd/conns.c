@@ -9,8 +9,15 @@
 
 APLOG_USE_MODULE(idempotency);
 
-#define SILENCE     apr_time_from_msec(250) /* of a store: then only so many threads wait for it */
-#define MOST_DOUBTS 3                       /* statements in a row without an answer: then nobody waits */
+/*
+ * Of a store that nobody has heard from for so long only so many threads wait. A request for a static file is to have a
+ * thread within 100 ms; but a store that is slow is not refused for being so, hence a multiple of its pace of late.
+ */
+#define SHORTEST_SILENCE apr_time_from_msec(50)
+#define LONGEST_SILENCE  apr_time_from_msec(250)
+#define SILENCE_PACES    3
+#define LOOK             apr_time_from_msec(20) /* so often whoever waits looks at it again */
+#define MOST_DOUBTS      3                      /* statements in a row without an answer: then nobody waits */
 
 void idem_conns_away(idem_conns_t *conns, idem_pgsql_ready_e reason, const char *message)
 {
@@ -51,8 +58,21 @@ static int busy(const idem_conns_t *conns)
 static int is_crowded(const idem_conns_t *conns)
 {
     apr_time_t since = conns->last_good > conns->busy_since ? conns->last_good : conns->busy_since;
+    apr_interval_time_t silence = conns->pace * SILENCE_PACES;
 
-    return conns->most_busy && busy(conns) >= conns->most_busy && apr_time_now() - since >= SILENCE;
+    silence = silence < SHORTEST_SILENCE ? SHORTEST_SILENCE : silence;
+    return conns->most_busy && busy(conns) >= conns->most_busy && apr_time_now() - since >= silence;
+}
+
+/* An answer came over this connection. Under the lock. */
+static void learn_pace(idem_conns_t *conns, const idem_conns_entry_t *entry, apr_time_t now)
+{
+    apr_interval_time_t silence = now - (conns->last_good > entry->lent ? conns->last_good : entry->lent);
+
+    conns->pace -= conns->pace / 16; /* forgotten little by little */
+    conns->pace = silence > conns->pace ? silence : conns->pace;
+    conns->pace = conns->pace > LONGEST_SILENCE / SILENCE_PACES ? LONGEST_SILENCE / SILENCE_PACES : conns->pace;
+    conns->last_good = now;
 }
 
 /*
@@ -80,6 +100,8 @@ static void try_again(idem_conns_t *conns, apr_time_t deadline)
 
 static apr_status_t borrow(idem_conns_t *conns, apr_time_t deadline, int own, idem_conn_t **conn)
 {
+    idem_conns_entry_t *entry;
+
     apr_thread_mutex_lock(conns->lock);
     if (!own) {
         conns->busy_since = busy(conns) ? conns->busy_since : apr_time_now();
@@ -96,10 +118,12 @@ static apr_status_t borrow(idem_conns_t *conns, apr_time_t deadline, int own, id
         conns->waiting++;
         conns->wake(conns->wake_baton);
         /* the crowd is looked at again */
-        apr_thread_cond_timedwait(conns->changed, conns->lock, left < SILENCE || own ? left : SILENCE);
+        apr_thread_cond_timedwait(conns->changed, conns->lock, left < LOOK || own ? left : LOOK);
         conns->waiting--;
     }
-    *conn = &conns->idle[--conns->idle_count]->conn;
+    entry = conns->idle[--conns->idle_count];
+    entry->lent = apr_time_now();
+    *conn = &entry->conn;
     apr_thread_mutex_unlock(conns->lock);
     return APR_SUCCESS;
 }
@@ -122,7 +146,7 @@ static void give_back(void *baton, idem_conn_t *conn)
     entry->last_used = apr_time_now();
     apr_thread_mutex_lock(conns->lock);
     conns->idle[conns->idle_count++] = entry;
-    conns->last_good = entry->last_used;
+    learn_pace(conns, entry, entry->last_used);
     conns->doubts = 0;
     apr_thread_cond_signal(conns->changed);
     apr_thread_mutex_unlock(conns->lock);
@@ -186,6 +210,7 @@ idem_conns_t *idem_conns_create(apr_pool_t *pchild, server_rec *registry, const 
     conns->grown = 1;
     conns->most = most > IDEM_CONNS_MOST ? IDEM_CONNS_MOST : most;
     conns->most_busy = most_busy;
+    conns->pace = LONGEST_SILENCE / SILENCE_PACES; /* not known yet */
     conns->patience = patience;
     conns->wake = wake;
     conns->wake_baton = baton;

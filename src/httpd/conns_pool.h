@@ -21,6 +21,7 @@ typedef struct idem_conns_entry_t {
     idem_conn_t conn;
     ap_dbd_t *dbd;
     apr_time_t last_used;
+    apr_time_t lent;
 } idem_conns_entry_t;
 
 struct idem_conns_t {
@@ -46,6 +47,7 @@ struct idem_conns_t {
     int doubts;                       /* statements without an answer since the last one that had one */
     int grown;                        /* 0: it was said that no further connection can be had */
     apr_time_t last_good;             /* when a connection last came back in order */
+    apr_interval_time_t pace;         /* the longest time without an answer of late, with somebody there */
     apr_time_t busy_since;            /* when a request thread last came and found no other there */
     apr_time_t opening_since;         /* 0: nobody is connecting */
     apr_time_t next_attempt;

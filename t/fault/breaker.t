@@ -1,5 +1,8 @@
 # The registry does not answer, or is not there: nobody waits longer than the deadline, soon nobody waits at all, what
 # has no key is served as ever, one thread a child looks whether it is back, and the log says it once.
+#
+# One httpd with one child: the breaker, the threads that are kept free and the prober are a child's own, and know nothing
+# of other servers. Two servers and a registry that goes away: outage.t, failover.t, pooler.t.
 use strict;
 use warnings;
 use Idem::Test;
@@ -20,6 +23,22 @@ sub timed { my ($code) = @_; my $before = time; my $got = $code->(); return (tim
 sub lines { return scalar(() = $t->httpd->log =~ /$_[0]/g) }
 sub keyed { return [ POST => '/charges', key => fresh_key(), body => $body ] }
 
+# Seconds until a file without a key is there.
+sub static {
+    my ($seconds, $res) = timed(sub { $c->get('/static', user => undef) });
+    is($res->body, "static\n", 'a static file') if $res->body ne "static\n";
+    return $seconds;
+}
+
+# The figure that is promised; a single one may have met a scheduler's whim.
+sub in_time {
+    my ($name, @seconds) = @_;
+    @seconds = sort { $a <=> $b } @seconds;
+    note(sprintf '%s: static files in %s ms', $name, join ' ', map { sprintf '%.1f', 1000 * $_ } @seconds);
+    cmp_ok($seconds[ @seconds / 2 ], '<', 0.1, "$name: a static file within 100 ms");
+    cmp_ok($seconds[-1], '<', 1, "$name: and none is kept waiting");
+}
+
 # The breaker is open: refused at once, however many come; the rest is served.
 sub open_breaker {
     my ($name) = @_;
@@ -37,12 +56,13 @@ sub open_breaker {
         problem($c->post('/charges', key => fresh_key(), body => $body), 'store-unavailable');
     });
     my ($seconds) = timed(sub {
-        my @running = map { $c->send(@{ keyed() }) } 1 .. 64;
-        my ($static, $res) = timed(sub { $c->get('/static', user => undef) });
-        is($res->body, "static\n", "$name: a static file with 64 keyed requests under way");
-        note(sprintf '%s: the static file took %.1f ms', $name, 1000 * $static);
-        cmp_ok($static, '<', 0.5, "$name: quickly");
-        is((grep { $_->response->status != 503 } @running), 0, "$name: all 64 are refused");
+        my (@running, @static);
+        for (1 .. 9) {
+            push @running, map { $c->send(@{ keyed() }) } 1 .. 64;
+            push @static, static();
+        }
+        in_time("$name: 64 keyed requests under way", @static);
+        is((grep { $_->response->status != 503 } @running), 0, "$name: all of those are refused");
     });
     cmp_ok($seconds, '<', 3, "$name: all of it");
     is($c->post('/optional', body => $body)->status, 200, "$name: without a key it runs");
@@ -74,9 +94,7 @@ subtest 'the registry is silent' => sub {
     # 48 of 64 threads wait, each until its deadline; one that has nothing to do with the registry does not
     my ($seconds) = timed(sub {
         my @running = map { $c->send(@{ keyed() }) } 1 .. 48;
-        my ($static, $res) = timed(sub { $c->get('/static', user => undef) });
-        is($res->body, "static\n", 'a static file');
-        cmp_ok($static, '<', 0.5, 'quickly');
+        in_time('48 are waiting', map { static() } 1 .. 9);
         is((grep { $_->response->status != 503 } @running), 0, 'all 48 are refused');
     });
     cmp_ok($seconds, '<', 4, 'by their deadline');
@@ -90,14 +108,25 @@ subtest 'the registry is silent' => sub {
 };
 
 subtest 'more come than there are threads, and the registry falls silent' => sub {
+    # a moment long: what it took until then it answers afterwards
+    my @static;
+    for my $round (1 .. 5) {
+        # it has been quick of late: a slow one is given more time before it counts as silent
+        ok(wait_for(sub { (grep { $c->post('/charges', key => fresh_key(), body => $body)->status != 200 } 1 .. 10) == 0 }, 10), 'it answers');
+        $c->post('/charges', key => fresh_key(), body => $body) for 1 .. 30;
+        $wire->mode('stall');
+        my @running = map { $c->send(@{ keyed() }) } 1 .. ($round % 2 ? 64 : 90);
+        push @static, static();
+        cmp_ok(scalar(grep { $_->silent(0) } @running), '>=', 40, 'most of them are still waiting');
+        $wire->mode('pass');
+        is((grep { $_->response->status !~ /^(?:200|503)$/ } @running), 0, 'then they are served, or were refused');
+    }
+    in_time('the moment at which it falls silent', @static);
+    # for good
     $wire->mode('stall');
     my ($seconds) = timed(sub {
         my @running = map { $c->send(@{ keyed() }) } 1 .. 90;
-        my ($static, $res) = timed(sub { $c->get('/static', user => undef) });
-        is($res->body, "static\n", 'a static file');
-        note(sprintf 'it took %.1f ms', 1000 * $static);
-        cmp_ok($static, '<', 1.5, 'does not wait for the deadline of those before it');
-        cmp_ok(scalar(grep { $_->silent(0) } @running), '>=', 40, 'most of them are still waiting');
+        static();
         is((grep { $_->response->status != 503 } @running), 0, 'all 90 are refused');
     });
     cmp_ok($seconds, '<', 5, 'in time');
@@ -143,5 +172,5 @@ unlike($t->httpd->log, qr/exit signal/, 'no child has crashed');
 $t->httpd->expect_log(qr/IDEM0902: the registry cannot be used, keyed requests get 503: \S/);
 $t->httpd->expect_log(qr/IDEM1202.*connect_timeout/);
 # mod_dbd tells of what it has tried by itself when a child began
-$t->httpd->allow_log(qr/\[dbd:|IDEM1203/, qr/IDEM1003: registry: idem_\w+ had no answer|AH00484|AH10159|AH00045|IDEM1001/);
+$t->httpd->allow_log(qr/\[dbd:|IDEM1203/, qr/IDEM0904|IDEM1003: registry: idem_\w+ had no answer|AH00484|AH10159|AH00045|IDEM1001/);
 $t->finish;
