@@ -82,13 +82,16 @@ static void report_failure(idem_conns_t *conns, idem_pgsql_ready_e reason, const
     }
 }
 
-/* When to try again: soon at first, then less often, and not all children at the same moment. */
+/*
+ * When to try again: soon at first, then less often, and not all children at the same moment. Soon as well where the
+ * next attempt decides: somebody waits for it, and what failed before was a further connection.
+ */
 static apr_time_t after_failure(idem_conns_t *conns)
 {
     apr_time_t now = apr_time_now();
 
     conns->next_trial = now - conns->opening_since < IDEM_CONNS_QUICK ? now + SHORTEST_BACKOFF : APR_INT64_MAX;
-    conns->backoff = conns->backoff ? conns->backoff * 2 : SHORTEST_BACKOFF;
+    conns->backoff = conns->backoff && !conns->failed_once ? conns->backoff * 2 : SHORTEST_BACKOFF;
     conns->backoff = conns->backoff > LONGEST_BACKOFF ? LONGEST_BACKOFF : conns->backoff;
     return now + conns->backoff - now % (conns->backoff / 4);
 }

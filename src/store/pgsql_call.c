@@ -9,6 +9,7 @@
 
 /* Connections that were dead before anything was sent; after a restart of the server that is every idle one. */
 #define MAX_DEAD 64
+#define MAX_ROUNDS 8 /* of preparing again, or taking another connection */
 
 void idem_pg_call_begin(idem_pg_call_t *call, idem_store_t *store, apr_time_t deadline, apr_pool_t *p)
 {
@@ -146,32 +147,45 @@ static int has_time_for_lock(const idem_pg_call_t *call)
     return call->until - idem_pg_moment() > lock_time(call);
 }
 
-/* Acts on a refusal. 1: send again. */
-static int survive_refusal(idem_pg_call_t *call, const idem_pg_statement_t *statement, const idem_pg_reply_t *reply,
-                           int round)
+/* The statement is not prepared on this connection. 1: now it is, or another connection is to be taken; 0: *reply says
+ * why it cannot be. */
+static int prepare_again(idem_pg_call_t *call, const idem_pg_statement_t *statement, idem_pg_reply_t *reply)
 {
     idem_pg_reply_t prepared;
 
-    switch (weigh_refusal(reply->sqlstate)) {
+    switch (idem_pg_prepare(call->conn->native, statement, call->until, &prepared)) {
+    case IDEM_PG_ROWS:
+        return 1;
+    case IDEM_PG_REFUSED:
+        *reply = prepared;
+        /* 42P05: behind a pooler another connection has prepared it here; it is the same text */
+        return !strcmp(prepared.sqlstate, "42P05");
+    default:
+        drop(call, prepared.words);
+        return 1;
+    }
+}
+
+/* Acts on a refusal. 1: send again. */
+static int survive_refusal(idem_pg_call_t *call, const idem_pg_statement_t *statement, idem_pg_reply_t *reply, int round)
+{
+    refusal_e refusal = weigh_refusal(reply->sqlstate);
+
+    if (refusal == PREPARE_AGAIN) {
+        if (round >= MAX_ROUNDS || prepare_again(call, statement, reply)) {
+            return round < MAX_ROUNDS;
+        }
+        refusal = weigh_refusal(reply->sqlstate);
+    }
+    switch (refusal) {
     case SEND_AGAIN:
         return !call->store->once && idem_pg_call_pause(call, round);
     case WAIT_AGAIN:
         /* only where the server will give up before we do: what it said up to now is certain */
         return !call->store->once && has_time_for_lock(call) && idem_pg_call_pause(call, round);
-    case PREPARE_AGAIN:
-        switch (idem_pg_prepare(call->conn->native, statement, call->until, &prepared)) {
-        case IDEM_PG_ROWS:
-            return round < 8;
-        case IDEM_PG_REFUSED:
-            /* 42P05: behind a pooler another connection has prepared it here; it is the same text */
-            return round < 8 && !strcmp(prepared.sqlstate, "42P05");
-        default:
-            drop(call, prepared.words);
-            return round < 8;
-        }
     case ANOTHER_CONNECTION:
         drop(call, apr_pstrcat(call->p, "SQLSTATE ", reply->sqlstate, NULL));
-        return round < 8;
+        return round < MAX_ROUNDS;
     case GIVE_UP_CONNECTION:
         drop(call, apr_pstrcat(call->p, "SQLSTATE ", reply->sqlstate, NULL));
         return 0;
