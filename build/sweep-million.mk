@@ -2,3 +2,8 @@
 .PHONY: sweep-million
 sweep-million: all store-driver
 	IDEM_OUT=$(abspath $(OUT)) perl -It/lib t/bench/sweep-million
+
+# make bench-status   the status page beside 1,000,000 records; RECORDS=N for another number
+.PHONY: bench-status
+bench-status: all
+	IDEM_OUT=$(abspath $(OUT)) perl -It/lib t/bench/status-million

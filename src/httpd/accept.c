@@ -10,6 +10,7 @@
 #include "httpd/child.h"
 #include "httpd/counters.h"
 #include "httpd/dispatch.h"
+#include "httpd/inflight.h"
 #include "httpd/logging.h"
 #include "httpd/lookup.h"
 
@@ -147,8 +148,7 @@ static void begin(idem_ctx_t *ctx, const idem_reserve_t *wanted, const unsigned 
     ctx->state = wanted->state;
     ctx->phase = IDEM_PHASE_RUNNING;
     ctx->outcome_note = "executed";
-    idem_child_running(ctx->server->store, 1);
-    idem_quota_begin(ctx);
+    idem_inflight_begin(ctx);
 }
 
 /* Verdicts that write once more. 1 where the record has changed meanwhile and deserves another look. */

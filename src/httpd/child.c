@@ -199,7 +199,7 @@ static idem_child_store_t *make(apr_pool_t *pchild, const idem_server_t *conf, s
     }
     fill_store(child, conf, pchild);
     child->shadow = idem_shadow_queue_create(pchild);
-    child->sweeping = idem_sweeping_create(pchild, child->lease);
+    child->sweeping = idem_sweeping_create(pchild, child->lease, conf->counters);
     child->journals = idem_journaling_open(pchild, main_server, child->registry);
     return idem_child_thread_start(child, pchild) == APR_SUCCESS ? child : NULL;
 }

@@ -76,6 +76,7 @@ typedef struct idem_ctx_t {
     int has_operation;            /* operation below is valid: a record exists or existed */
     unsigned char operation[IDEM_UUID_LEN];
     int generation;
+    struct idem_running_t *running_slot; /* where it stands among what is executed now; NULL: it does not */
     const char *quota_key;        /* under which it counts as running; NULL: it does not */
     int over_quota;               /* it may meet its record, but begin nothing */
     idem_effect_e effect;           /* the stricter one of record and route */

@@ -7,11 +7,12 @@
 #include <http_log.h>
 
 #include "httpd/config.h"
+#include "httpd/inflight.h"
 #include "httpd/logging.h"
 
 APLOG_USE_MODULE(idempotency);
 
-#define LAYOUT       1
+#define LAYOUT       2
 #define RETAINED     "mod_idempotency counters"
 #define CHILDREN     256
 #define CHILD_SILENT apr_time_from_sec(60) /* a view older than that is of a child that was killed */
@@ -28,7 +29,9 @@ struct idem_counters_t {
     apr_uint64_t totals[IDEM_COUNTED];
     apr_uint64_t times[IDEM_TIMED][IDEM_TIME_BUCKETS];
     minute_t minutes[IDEM_COUNT_MINUTES];
+    idem_swept_t swept;
     idem_child_view_t children[CHILDREN];
+    idem_inflight_t inflight;
 };
 
 static idem_counters_t *make(server_rec *s)
@@ -139,13 +142,36 @@ static idem_child_view_t *slot_of(idem_counters_t *counters, apr_int32_t pid)
     return NULL;
 }
 
+void idem_counters_swept(idem_counters_t *counters, const idem_sweep_t *batch, apr_interval_time_t took)
+{
+    idem_swept_t *swept = counters ? &counters->swept : NULL;
+
+    if (!swept) {
+        return;
+    }
+    __atomic_add_fetch(&swept->batches, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&swept->looked, (apr_uint64_t)batch->looked, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&swept->expired, (apr_uint64_t)batch->expired, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&swept->removed, (apr_uint64_t)batch->removed, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&swept->unknown, (apr_uint64_t)batch->doubtful, __ATOMIC_RELAXED);
+    /* one worker of a registry at a time: a second writer of these two is another registry's, and loses little */
+    swept->longest = took > swept->longest ? took : swept->longest;
+    swept->last = apr_time_now();
+}
+
 void idem_counters_child(idem_counters_t *counters, const idem_child_view_t *view)
 {
     idem_child_view_t *slot = counters ? slot_of(counters, view->pid) : NULL;
 
     if (slot) {
         *slot = *view;
+        idem_inflight_bury(&counters->inflight);
     }
+}
+
+struct idem_inflight_t *idem_counters_inflight(idem_counters_t *counters)
+{
+    return counters ? &counters->inflight : NULL;
 }
 
 void idem_counters_child_gone(idem_counters_t *counters, apr_int32_t pid)
@@ -172,6 +198,7 @@ void idem_counters_read(idem_counters_t *counters, idem_counters_view_t *view)
     view->since = counters->since;
     memcpy(view->totals, counters->totals, sizeof(view->totals));
     memcpy(view->times, counters->times, sizeof(view->times));
+    view->swept = counters->swept;
     for (i = 0; i < IDEM_COUNT_MINUTES; i++) {
         apr_uint32_t number = now - IDEM_COUNT_MINUTES + 1 + (apr_uint32_t)i;
         const minute_t *minute = &counters->minutes[number % IDEM_COUNT_MINUTES];

@@ -10,6 +10,7 @@
 #include <httpd.h>
 
 #include "core/problem.h"
+#include "store/sweep.h"
 
 /* What became of a keyed request: the words of %{idempotency-outcome}n. Problems follow, in their order. */
 enum {
@@ -39,7 +40,19 @@ typedef struct idem_child_view_t {
     apr_time_t seen;
 } idem_child_view_t;
 
+/* What the sweeps of this server's children have done. */
+typedef struct idem_swept_t {
+    apr_uint64_t batches;
+    apr_uint64_t looked;
+    apr_uint64_t expired;
+    apr_uint64_t removed;
+    apr_uint64_t unknown;  /* became UNKNOWN: their owner is gone */
+    apr_int64_t longest;   /* batch, in microseconds */
+    apr_time_t last;       /* end of the latest batch; 0: none yet */
+} idem_swept_t;
+
 typedef struct idem_counters_t idem_counters_t;
+struct idem_inflight_t;
 
 /* Everything at one moment, for the page. */
 typedef struct idem_counters_view_t {
@@ -47,6 +60,7 @@ typedef struct idem_counters_view_t {
     apr_uint64_t totals[IDEM_COUNTED];
     apr_uint32_t minutes[IDEM_COUNT_MINUTES][IDEM_COUNTED]; /* oldest first; the last one is the present minute */
     apr_uint64_t times[IDEM_TIMED][IDEM_TIME_BUCKETS];
+    idem_swept_t swept;
     idem_child_view_t children[256];
     int child_count;
 } idem_counters_view_t;
@@ -62,9 +76,14 @@ int idem_counters_number(const char *word);
 /* All take NULL for no counters, and never block. */
 void idem_counters_add(idem_counters_t *counters, const char *word);
 void idem_counters_time(idem_counters_t *counters, idem_timed_e call, apr_interval_time_t took);
+/* One batch of the sweep. */
+void idem_counters_swept(idem_counters_t *counters, const idem_sweep_t *batch, apr_interval_time_t took);
 void idem_counters_child(idem_counters_t *counters, const idem_child_view_t *view);
 void idem_counters_child_gone(idem_counters_t *counters, apr_int32_t pid);
 void idem_counters_read(idem_counters_t *counters, idem_counters_view_t *view);
+
+/* The table of what is executed now (httpd/inflight.h); NULL for no counters. */
+struct idem_inflight_t *idem_counters_inflight(idem_counters_t *counters);
 
 /* Microseconds below which a share (0 to 1) of the calls stayed; 0 where there was none. An upper bound within 2x. */
 apr_interval_time_t idem_counters_percentile(const idem_counters_view_t *view, idem_timed_e call, double share);

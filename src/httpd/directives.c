@@ -240,12 +240,14 @@ const char *idem_set_duration(cmd_parms *cmd, void *conf, const char *text)
     int offset = offset_of(cmd);
     int is_lease = offset == (int)APR_OFFSETOF(idem_dir_t, lease);
     int is_wait = offset == (int)APR_OFFSETOF(idem_dir_t, wait);
-    int needs_time = is_lease || offset == (int)APR_OFFSETOF(idem_dir_t, max_run);
+    int needs_time = is_lease || offset == (int)APR_OFFSETOF(idem_dir_t, max_run) ||
+                     offset == (int)APR_OFFSETOF(idem_dir_t, recovery_objective);
+    int is_budget = offset == (int)APR_OFFSETOF(idem_dir_t, latency_budget);
 
     if (!idem_values_duration(text, &value) || (needs_time && value < apr_time_from_sec(1)) ||
-        (is_wait && value > LONGEST_WAIT)) {
+        (is_wait && value > LONGEST_WAIT) || (is_budget && value < apr_time_from_msec(1))) {
         return idem_set_fault(cmd, apr_psprintf(cmd->pool, "'%s' is not a duration such as 500ms, 60s, 15m, 24h or 30d%s", text,
-                                       needs_time ? ", at least 1s" : is_wait ? ", at most 5m" : ""));
+                                       needs_time ? ", at least 1s" : is_wait ? ", at most 5m" : is_budget ? ", at least 1ms" : ""));
     }
     FIELD(conf, offset, apr_interval_time_t) = value;
     if (is_lease) {

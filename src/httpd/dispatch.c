@@ -8,6 +8,7 @@
 #include "core/uuid.h"
 #include "httpd/accept.h"
 #include "httpd/child.h"
+#include "httpd/inflight.h"
 #include "httpd/logging.h"
 
 APLOG_USE_MODULE(idempotency);
@@ -38,8 +39,7 @@ int idem_dispatch(request_rec *r, idem_ctx_t *ctx)
         ctx->dispatched = 1;
         return 1;
     }
-    idem_child_running(ctx->server->store, -1);
-    idem_quota_end(ctx);
+    idem_inflight_end(ctx);
     if (result == IDEM_STORE_STALE || result == IDEM_STORE_NOT_FOUND) {
         ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r,
                       IDEM_LOG("1501") "operation %s: generation %d came too late to its backend, which does not run",

@@ -11,7 +11,7 @@
 #define HANDLER "idempotency-policy"
 
 static const char *const payload_modes[] = {"raw", "json", "jcs", "form", "multipart"};
-static const char *const modes[] = {"off", "enforced", "replays only"};
+static const char *const modes[] = {"off", "enforced", "replays only", "watched only"};
 
 static const char *duration(apr_pool_t *p, apr_interval_time_t value)
 {
@@ -75,16 +75,14 @@ static apr_array_header_t *routes_of(request_rec *r)
 {
     const apr_array_header_t *sections = idem_sections_of(r->pool, r->server);
     apr_array_header_t *routes = apr_array_make(r->pool, 8, sizeof(description_t));
-    void *defaults = ap_get_module_config(r->server->lookup_defaults, &idempotency_module);
     int i;
 
     for (i = 0; i < sections->nelts; i++) {
         const idem_section_t *section = &APR_ARRAY_IDX(sections, i, idem_section_t);
 
         if (section->conf->route && section->conf->route->kind != IDEM_ROUTE_NONE) {
-            const idem_dir_t *merged = idem_config_merge_dir(r->pool, defaults, (void *)section->conf);
-
-            describe(r->pool, section, idem_config_resolve(r->pool, merged), ((description_t *)apr_array_push(routes))->lines);
+            describe(r->pool, section, idem_sections_resolve(r->pool, sections, section),
+                     ((description_t *)apr_array_push(routes))->lines);
         }
     }
     return routes;

@@ -12,6 +12,7 @@
 #include "httpd/dispatch.h"
 #include "httpd/edge.h"
 #include "httpd/forward.h"
+#include "httpd/inflight.h"
 #include "httpd/logging.h"
 #include "httpd/replay.h"
 #include "httpd/settle.h"
@@ -226,8 +227,7 @@ int idem_run_finish(request_rec *r)
                                 IDEM_OUTCOME_UNKNOWN, ctx->effect == IDEM_EFFECT_TRANSACTIONAL);
         ctx->phase = IDEM_PHASE_SETTLED;
         ctx->outcome_note = "unknown";
-        idem_child_running(ctx->server->store, -1);
-        idem_quota_end(ctx);
+        idem_inflight_end(ctx);
     }
     for (last = r; last->next; last = last->next) {
     }

@@ -68,3 +68,18 @@ int idem_section_may_merge(const idem_section_t *section, const idem_section_t *
     return !strncmp(section->path, own->path, len) &&
            (len == 0 || section->path[len - 1] == '/' || !own->path[len] || own->path[len] == '/');
 }
+
+const idem_dir_t *idem_sections_resolve(apr_pool_t *p, const apr_array_header_t *sections, const idem_section_t *own)
+{
+    void *merged = (void *)APR_ARRAY_IDX(sections, 0, idem_section_t).conf;
+    int i;
+
+    for (i = 1; i < sections->nelts; i++) {
+        const idem_section_t *section = &APR_ARRAY_IDX(sections, i, idem_section_t);
+
+        if (section == own || (section->path && own->path && idem_section_may_merge(section, own))) {
+            merged = idem_config_merge_dir(p, merged, (void *)section->conf);
+        }
+    }
+    return idem_config_resolve(p, merged);
+}

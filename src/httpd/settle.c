@@ -12,6 +12,7 @@
 #include "httpd/accept.h"
 #include "httpd/child.h"
 #include "httpd/counters.h"
+#include "httpd/inflight.h"
 #include "httpd/journaling.h"
 #include "httpd/logging.h"
 #include "store/settlement.h"
@@ -306,7 +307,6 @@ int idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body)
     }
     replaced = answer_late(r, ctx, settle);
     ctx->phase = IDEM_PHASE_SETTLED;
-    idem_child_running(ctx->server->store, -1);
-    idem_quota_end(ctx);
+    idem_inflight_end(ctx);
     return !replaced;
 }

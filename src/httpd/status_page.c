@@ -95,9 +95,12 @@ static const char *totals(apr_pool_t *p, const idem_status_t *status)
 
 static const char *store(apr_pool_t *p, const idem_status_t *status)
 {
-    const char *out = apr_psprintf(p, "<h2>Registry</h2>\n<p>The registry %s. Writer epoch of this server: %d.</p>\n<table>",
+    const char *out = apr_psprintf(p, "<h2>Registry</h2>\n<p>The registry %s. Writer epoch of this server: %d%s. A reserve takes "
+                                   "%.1f %% of the tightest budget, %.0f ms (99th percentile).</p>\n<table>",
                                    status->store_answers ? "answers" : "<span class=\"bad\">does not answer</span>",
-                                   status->writer_epoch);
+                                   status->writer_epoch,
+                                   status->store_answers ? apr_psprintf(p, ", of the registry: %d", status->registry.writer_epoch) : "",
+                                   idem_status_budget_share(status), (double)status->budget / 1000.0);
     int i;
 
     for (i = 0; i < IDEM_STATUS_TIMES; i++) {
@@ -129,21 +132,101 @@ static const char *age(apr_pool_t *p, apr_time_t since)
 
 static const char *doubts(apr_pool_t *p, const idem_status_t *status)
 {
-    const char *out = "<h2>Unknown outcomes, oldest first</h2>\n";
+    const char *out = apr_psprintf(p, "<h2>Unknown outcomes, oldest first%s</h2>\n",
+                                   status->registry.unknown > IDEM_STATUS_MOST
+                                       ? apr_psprintf(p, ": %d of %d%s", IDEM_STATUS_MOST, status->registry.unknown,
+                                                      status->registry.unknown == IDEM_OVERVIEW_MOST ? " or more" : "")
+                                       : "");
     int i;
 
     if (!status->unknown->nelts) {
         return apr_pstrcat(p, out, status->store_answers ? "<p>None.</p>\n" : "<p>Not known now.</p>\n", NULL);
     }
     out = apr_pstrcat(p, out, "<p>Look at the business, then say what happened: <code>idempotencyctl resolve OPERATION "
-                              "--succeeded|--failed|--not-executed --reason TEXT</code></p>\n"
-                              "<table><tr><th>operation</th><th>route</th><th>age</th></tr>\n", NULL);
+                              "--succeeded|--failed|--not-executed --reason TEXT</code></p>\n", NULL);
+    if (status->unknown_late) {
+        out = apr_psprintf(p, "%s<p class=\"bad\">%d of them past the recovery objective of their route.</p>\n", out,
+                           status->unknown_late);
+    }
+    out = apr_pstrcat(p, out, "<table><tr><th>operation</th><th>route</th><th>age</th></tr>\n", NULL);
     for (i = 0; i < status->unknown->nelts; i++) {
         const idem_record_t *record = APR_ARRAY_IDX(status->unknown, i, const idem_record_t *);
 
         out = apr_pstrcat(p, out, "<tr><td>", idem_uuid_text(p, record->operation), "</td><td>",
                           ap_escape_html(p, record->scope.route), "</td><td>", age(p, record->created_at), "</td></tr>\n",
                           NULL);
+    }
+    return apr_pstrcat(p, out, "</table>\n", NULL);
+}
+
+static const char *running(apr_pool_t *p, const idem_status_t *status)
+{
+    const char *out = apr_psprintf(p, "<h2>Executed now, oldest first: %d</h2>\n", status->running_count);
+    int i;
+
+    if (!status->running->nelts) {
+        return apr_pstrcat(p, out, "<p>None on this server.</p>\n", NULL);
+    }
+    out = apr_pstrcat(p, out, "<table><tr><th>operation</th><th>route</th><th>for</th><th>child</th></tr>\n", NULL);
+    for (i = 0; i < status->running->nelts; i++) {
+        const idem_running_t *one = &APR_ARRAY_IDX(status->running, i, idem_running_t);
+
+        out = apr_psprintf(p, "%s<tr><td>%s</td><td>%s</td><td>%s</td><td>%u</td></tr>\n", out,
+                           idem_uuid_text(p, one->operation), ap_escape_html(p, one->route), age(p, one->since), one->pid);
+    }
+    return apr_pstrcat(p, out, "</table>\n", NULL);
+}
+
+/* One row of a table of two columns. */
+static const char *line(apr_pool_t *p, const char *name, const char *value, int bad)
+{
+    return apr_pstrcat(p, "<tr><td>", name, "</td><td class=\"n", bad ? " bad" : "", "\">", value, "</td></tr>\n", NULL);
+}
+
+static const char *to_bound(apr_pool_t *p, int count)
+{
+    return apr_psprintf(p, "%d%s", count, count == IDEM_OVERVIEW_MOST ? " or more" : "");
+}
+
+static const char *housekeeping(apr_pool_t *p, const idem_status_t *status)
+{
+    const idem_swept_t *swept = &status->counters.swept;
+    const idem_journal_depth_t *journal = &status->journal;
+    const char *out = "<h2>Sweep and journal</h2>\n<table>";
+
+    if (status->store_answers) {
+        out = apr_pstrcat(p, out, line(p, "records, about", apr_itoa(p, status->registry.records), 0),
+                          line(p, "due for the sweep", to_bound(p, status->registry.due), 0),
+                          line(p, "the first of them since", age(p, apr_time_now() - status->registry.behind), 0), NULL);
+    }
+    out = apr_pstrcat(p, out, line(p, "swept by this server", apr_psprintf(p, "%" APR_UINT64_T_FMT " in %" APR_UINT64_T_FMT
+                                                                           " batches", swept->looked, swept->batches), 0),
+                      line(p, "expired, removed, unknown", apr_psprintf(p, "%" APR_UINT64_T_FMT ", %" APR_UINT64_T_FMT ", %"
+                                                                        APR_UINT64_T_FMT, swept->expired, swept->removed,
+                                                                        swept->unknown), 0),
+                      line(p, "longest batch", apr_psprintf(p, "%.1f ms", (double)swept->longest / 1000.0), 0),
+                      line(p, "last batch", swept->last ? apr_pstrcat(p, age(p, swept->last), " ago", NULL) : "none yet", 0), NULL);
+    if (!status->has_journal) {
+        return apr_pstrcat(p, out, line(p, "journal", "none (IdempotencyJournal)", 0), "</table>\n", NULL);
+    }
+    return apr_pstrcat(p, out, line(p, "in the journal", journal->waiting < 0 ? "its folder cannot be read" : apr_itoa(p, journal->waiting),
+                                    journal->waiting != 0),
+                       journal->oldest ? line(p, "the oldest of them since", age(p, journal->oldest), 1) : "",
+                       line(p, "put aside", apr_itoa(p, journal->aside), journal->aside > 0), "</table>\n", NULL);
+}
+
+static const char *routes(apr_pool_t *p, const idem_status_t *status)
+{
+    const char *out = "<h2>Routes</h2>\n<table><tr><th>route</th><th>place</th><th>mode</th><th>epoch</th></tr>\n";
+    int i;
+
+    for (i = 0; i < status->routes->nelts; i++) {
+        const idem_status_route_t *route = &APR_ARRAY_IDX(status->routes, i, idem_status_route_t);
+        int fenced = status->store_answers && route->writer_epoch < status->registry.writer_epoch;
+
+        out = apr_psprintf(p, "%s<tr><td>%s</td><td>%s %s</td><td>%s</td><td%s>%d%s</td></tr>\n", out,
+                           ap_escape_html(p, route->route), ap_escape_html(p, route->server), ap_escape_html(p, route->path),
+                           route->mode, fenced ? " class=\"bad\"" : "", route->writer_epoch, fenced ? ", only replays" : "");
     }
     return apr_pstrcat(p, out, "</table>\n", NULL);
 }
@@ -162,45 +245,6 @@ const char *idem_status_html(request_rec *r, const idem_status_t *status)
     for (i = 0; i < sizeof(charts) / sizeof(charts[0]); i++) {
         out = apr_pstrcat(p, out, draw(p, status, &charts[i]), NULL);
     }
-    return apr_pstrcat(p, out, doubts(p, status), store(p, status), totals(p, status), "</body></html>\n", NULL);
-}
-
-const char *idem_status_metrics(apr_pool_t *p, const idem_status_t *status)
-{
-    static const char *const calls[IDEM_TIMED] = {"reserve", "settle"};
-    const char *out = "# HELP idempotency_requests Keyed requests by what became of them.\n"
-                      "# TYPE idempotency_requests counter\n";
-    int running = 0;
-    int call;
-    int i;
-
-    for (i = 0; i < IDEM_COUNTED; i++) {
-        out = apr_psprintf(p, "%sidempotency_requests_total{outcome=\"%s\"} %" APR_UINT64_T_FMT "\n", out,
-                           idem_counters_word(i), status->counters.totals[i]);
-    }
-    out = apr_pstrcat(p, out, "# HELP idempotency_store_seconds Time of calls to the registry.\n"
-                              "# TYPE idempotency_store_seconds histogram\n# UNIT idempotency_store_seconds seconds\n", NULL);
-    for (call = 0; call < IDEM_TIMED; call++) {
-        apr_uint64_t below = 0;
-
-        for (i = 0; i < IDEM_TIME_BUCKETS - 1; i++) {
-            below += status->counters.times[call][i];
-            out = apr_psprintf(p, "%sidempotency_store_seconds_bucket{call=\"%s\",le=\"%.6f\"} %" APR_UINT64_T_FMT "\n", out,
-                               calls[call], (double)(APR_INT64_C(1) << i) / 1e6, below);
-        }
-        below += status->counters.times[call][i];
-        out = apr_psprintf(p, "%sidempotency_store_seconds_bucket{call=\"%s\",le=\"+Inf\"} %" APR_UINT64_T_FMT "\n"
-                           "idempotency_store_seconds_count{call=\"%s\"} %" APR_UINT64_T_FMT "\n", out, calls[call], below,
-                           calls[call], below);
-    }
-    for (i = 0; i < status->counters.child_count; i++) {
-        running += status->counters.children[i].running;
-    }
-    return apr_psprintf(p, "%s# HELP idempotency_running Operations that are executed now.\n"
-                        "# TYPE idempotency_running gauge\nidempotency_running %d\n"
-                        "# HELP idempotency_unknown Operations of unknown outcome, at most 50.\n"
-                        "# TYPE idempotency_unknown gauge\nidempotency_unknown %d\n"
-                        "# HELP idempotency_store_up Whether the registry answered just now.\n"
-                        "# TYPE idempotency_store_up gauge\nidempotency_store_up %d\n# EOF\n",
-                        out, running, status->unknown->nelts, status->store_answers);
+    return apr_pstrcat(p, out, doubts(p, status), running(p, status), routes(p, status), store(p, status), housekeeping(p, status),
+                       totals(p, status), "</body></html>\n", NULL);
 }

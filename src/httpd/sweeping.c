@@ -6,6 +6,7 @@
 #include <apr_tables.h>
 #include <httpd.h>
 
+#include "httpd/counters.h"
 #include "store/sweep.h"
 
 #define ROUND      apr_time_from_sec(20)   /* between two rounds of one child, give or take a half */
@@ -16,6 +17,7 @@
 struct idem_sweeping_t {
     apr_time_t due;
     int recovering;                 /* this round still looks for what the dead have left */
+    struct idem_counters_t *counters;
     apr_pool_t *pool;               /* of what is remembered of them */
     idem_sweep_t sweep;
     idem_recovery_t recovery;
@@ -34,11 +36,12 @@ static void forget_the_dead(idem_sweeping_t *sweeping)
     sweeping->recovery.done = sweeping->done;
 }
 
-idem_sweeping_t *idem_sweeping_create(apr_pool_t *pchild, apr_interval_time_t silence)
+idem_sweeping_t *idem_sweeping_create(apr_pool_t *pchild, apr_interval_time_t silence, struct idem_counters_t *counters)
 {
     idem_sweeping_t *sweeping = apr_pcalloc(pchild, sizeof(*sweeping));
 
     apr_pool_create(&sweeping->pool, pchild);
+    sweeping->counters = counters;
     sweeping->sweep.most = IDEM_SWEEP_FIRST;
     sweeping->sweep.actor = ACTOR;
     sweeping->recovery.silence = silence;
@@ -58,6 +61,11 @@ static int recover(idem_sweeping_t *sweeping, idem_store_t *store, apr_pool_t *p
 
     if (store->provider->recover(store, recovery, begun + store->timeout, p) != IDEM_STORE_OK || recovery->busy) {
         return 0;
+    }
+    if (recovery->looked) {
+        idem_sweep_t found = {.looked = recovery->looked, .doubtful = recovery->doubtful};
+
+        idem_counters_swept(sweeping->counters, &found, apr_time_now() - begun);
     }
     recovery->most = idem_sweep_next(recovery->most, apr_time_now() - begun);
     if (!recovery->finished) {
@@ -86,6 +94,7 @@ static int sweep(idem_sweeping_t *sweeping, idem_store_t *store, apr_pool_t *p)
     if (store->provider->sweep(store, batch, begun + store->timeout, p) != IDEM_STORE_OK || batch->busy) {
         return 0;
     }
+    idem_counters_swept(sweeping->counters, batch, apr_time_now() - begun);
     batch->most = idem_sweep_next(most, apr_time_now() - begun);
     return batch->looked >= most;
 }

@@ -10,9 +10,10 @@
 #include "store/store.h"
 
 typedef struct idem_sweeping_t idem_sweeping_t;
+struct idem_counters_t;
 
-/* silence: an owner that was silent for so long may have records that lapsed. */
-idem_sweeping_t *idem_sweeping_create(apr_pool_t *pchild, apr_interval_time_t silence);
+/* silence: an owner that was silent for so long may have records that lapsed. counters, or NULL: where its work is shown. */
+idem_sweeping_t *idem_sweeping_create(apr_pool_t *pchild, apr_interval_time_t silence, struct idem_counters_t *counters);
 
 /* By the child's thread, while the store can be reached: at most one batch. Returns when it wants to be called again. */
 apr_time_t idem_sweeping_work(idem_sweeping_t *sweeping, idem_store_t *store, apr_pool_t *p);

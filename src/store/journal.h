@@ -75,6 +75,16 @@ int idem_journal_write(const char *dir, const unsigned char registry[IDEM_JOURNA
 int idem_journal_apply(idem_journal_t *journal, idem_store_t *store, int most, apr_time_t until,
                        idem_journal_report_fn report, void *baton, apr_pool_t *p, const char **why);
 
+/* How much lies in a folder, by the names alone; at most 10,000 are counted. */
+typedef struct idem_journal_depth_t {
+    int waiting;       /* for the store; -1: the folder cannot be read */
+    apr_time_t oldest; /* of those; 0: none */
+    int aside;         /* with a reason why they were not applied */
+} idem_journal_depth_t;
+
+/* 1, or 0 where the folder cannot be read. */
+int idem_journal_depth(const char *dir, idem_journal_depth_t *depth, apr_pool_t *p);
+
 /* The entries there are, oldest first, at most `most`. NULL with *why where the folder cannot be read. */
 apr_array_header_t *idem_journal_list(const char *dir, int most, apr_pool_t *p, const char **why);
 

@@ -277,6 +277,7 @@ const idem_store_provider_t idem_store_pgsql = {
     find,
     find_operation,
     unknown,
+    idem_pgsql_overview,
     idem_pgsql_announce,
     idem_pgsql_aliases,
     idem_pgsql_count,

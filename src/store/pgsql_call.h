@@ -101,6 +101,7 @@ idem_store_result_e idem_pgsql_dispatch(idem_store_t *, const char *tenant, cons
                                         int generation, idem_state_e to, apr_time_t deadline, apr_pool_t *);
 idem_store_result_e idem_pgsql_mark_unknown(idem_store_t *, const idem_record_t *seen, const char *actor,
                                             const char *reason, apr_time_t deadline, apr_pool_t *);
+idem_store_result_e idem_pgsql_overview(idem_store_t *, idem_overview_t *, apr_time_t deadline, apr_pool_t *);
 idem_store_result_e idem_pgsql_announce(idem_store_t *, const char *server, const char *route, const char *revision,
                                         const char *sources, int most, const char **before, int *live, apr_time_t deadline, apr_pool_t *);
 idem_store_result_e idem_pgsql_cancel(idem_store_t *, const char *tenant, const unsigned char *operation, int generation,

@@ -312,11 +312,17 @@ const idem_pg_statement_t idem_pg_find_operation = {
     " WHERE r.operation_id = $1 AND ($2 IS NULL OR r.tenant_id = $2) ORDER BY r.tenant_id LIMIT 1",
     1};
 
-/* One range of the sweep's index holds them all; operation ids are in the order of time. */
+/*
+ * One range of the sweep's index holds them all; operation ids are in the order of time. They are found first, up to a
+ * bound, and read then: a plan that went along the operations would read all records to find a handful.
+ */
 const idem_pg_statement_t idem_pg_unknown = {
     "idem_unknown", "i",
-    "SELECT " IDEM_SQL_RECORD_COLUMNS " FROM idempotency_records r WHERE r.sweep_at = " IDEM_SQL_SWEEP_UNKNOWN
-    " ORDER BY r.operation_id LIMIT $1",
+    "WITH doubt AS MATERIALIZED (SELECT r.operation_id, r.tenant_id FROM idempotency_records r"
+    " WHERE r.sweep_at = " IDEM_SQL_SWEEP_UNKNOWN " LIMIT 5000),"
+    " oldest AS MATERIALIZED (SELECT d.operation_id, d.tenant_id FROM doubt d ORDER BY d.operation_id LIMIT $1)"
+    " SELECT " IDEM_SQL_RECORD_COLUMNS " FROM oldest d, idempotency_records r WHERE r.operation_id = d.operation_id"
+    " AND r.tenant_id = d.tenant_id COLLATE \"POSIX\" ORDER BY r.operation_id",
     1};
 
 /*

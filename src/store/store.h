@@ -141,6 +141,16 @@ typedef struct idem_count_t {
     int inflight; /* reserved or executing */
 } idem_count_t;
 
+/* What the status page shows of a registry. Counts go to IDEM_OVERVIEW_MOST. */
+#define IDEM_OVERVIEW_MOST 1000
+typedef struct idem_overview_t {
+    int writer_epoch;           /* below it nobody reserves */
+    int unknown;                /* records of unknown outcome */
+    int due;                    /* records that the sweep is to look at, and has not */
+    apr_interval_time_t behind; /* since when the first of those is due */
+    int records;                /* about how many there are, as the server believes; 0: it does not know yet */
+} idem_overview_t;
+
 typedef struct idem_store_t idem_store_t;
 typedef struct idem_sweep_t idem_sweep_t;       /* store/sweep.h */
 typedef struct idem_recovery_t idem_recovery_t; /* likewise */
@@ -179,6 +189,9 @@ typedef struct idem_store_provider_t {
 
     /* The oldest UNKNOWN records, at most `most`, of const idem_record_t *. OK, UNAVAILABLE, AMBIGUOUS (no answer) */
     idem_store_result_e (*unknown)(idem_store_t *, int most, apr_array_header_t **records, apr_time_t deadline, apr_pool_t *);
+
+    /* Where the registry stands, in a time that does not grow with it. OK, UNAVAILABLE, AMBIGUOUS (no answer) */
+    idem_store_result_e (*overview)(idem_store_t *, idem_overview_t *, apr_time_t deadline, apr_pool_t *);
 
     /*
      * Keeps what a route's scope is made of on a server (its ServerName). *before is what it was made of until now, where that differs (else NULL),

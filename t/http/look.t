@@ -18,6 +18,10 @@ $c->post('/charges', key => fresh_key(), body => '{}') for 1 .. 3;
 $t->backend->behave(status => 500);
 $c->post('/charges', key => fresh_key(), body => '{}');
 
+$t->backend->behave(hold => 1);
+my $running = $c->send(POST => '/charges', key => fresh_key(), body => '{}');
+ok(wait_for(sub { $c->get('/status?format=json')->json->{running_count} == 1 }, 10), 'one runs meanwhile');
+
 my $base = 'http://localhost:' . $t->httpd->port;
 # node's modules lie where the servers' account may not read, and Chromium wants a home of its own
 my ($status, $said) = run(cmd => [ 'node', source_dir() . '/t/http/look.js', 'a', "$base/status", "$base/policy" ], self => 1,
@@ -37,4 +41,6 @@ for my $name ('/status 375', '/status 1280', '/policy 375', '/policy 1280') {
     is_deeply([ grep { $_->{width} < 100 || $_->{height} < 20 } @{ $page->{charts} } ], [], "$name: of a size to be seen");
     cmp_ok((grep { $_->{marks} } @{ $page->{charts} }), '>=', 2, "$name: with what happened drawn in");
 }
+$t->backend->release;
+is($running->response->status, 200, 'what ran meanwhile ends');
 $t->finish;
