@@ -21,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PATIENCE 3000 /* times 10 ms */
+#define PATIENCE 12000 /* times 10 ms */
 
 module AP_MODULE_DECLARE_DATA stop_module __attribute__((visibility("default")));
 
