@@ -185,12 +185,13 @@ my %EVENT = (
         }
         return undef;
     },
-    # several of the same at once: one may run, the others are told so
+    # several of the same at once: one may run, or write down that nobody knows; who meets that one's lock is told so
     burst => sub {
         my ($s, $tag, $in) = @_;
         my $verdict = verdict($s);
+        my $marks = $verdict eq 'outcome-unknown' && is_live($s);
         my $answer = begin($s, $tag, 'end', 201, $in);
-        return $verdict ne 'runs' ? $answer : join '|', $answer, 'in-progress', $answer =~ /^ran (\d+)/ ? "replay $1" : ();
+        return $marks ? 'outcome-unknown|in-progress' : $verdict ne 'runs' ? $answer : join '|', $answer, 'in-progress', $answer =~ /^ran (\d+)/ ? "replay $1" : ();
     },
     # the instance is killed while the request is anywhere
     race => sub {

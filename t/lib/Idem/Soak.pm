@@ -166,7 +166,7 @@ sub finish {
         my @told = map { told($_) } @res;
         my @ran = grep { /^ran/ } @told;
         # the one that ran says so; the others have to be in accord with it, or with each other
-        my ($main) = (@ran, @told);
+        my ($main) = (@ran, (grep { $_ ne 'in-progress' } @told), @told);
         push @{ $one->{story} }, "burst: @told";
         my $before = $one->{states};
         $self->saw($one, $event, $main, $res[0] && $told[0] eq $main ? $res[0] : undef);
