@@ -11,7 +11,8 @@ use Time::HiRes qw(time);
 my $t = Idem::Test->new(backends => ['proxy'], pg_arg => { initdb => ['--wal-segsize=1'] },
     mpm_config => "ServerLimit 1\nStartServers 1\nThreadsPerChild 25\nMaxRequestWorkers 25\nMinSpareThreads 1\nMaxSpareThreads 25\n",
     config => "IdempotencyStoreTimeout 1s\n" . protected({ by => 'proxy' }, '/proxy', 'proxy'));
-my $c = $t->client;
+my $twin = $t->twin(mpm => 'prefork');
+my $c = $t->both;
 
 sub post { return $c->post('/proxy', key => $_[0], body => '{"amount":10}') }
 
@@ -109,7 +110,7 @@ subtest 'no room for the log of changes' => sub {
     ran($t, 1, 'afterwards', sub { is(post(fresh_key())->status, 200, 'runs') });
 };
 
-unlike($t->httpd->log, qr/exit signal/, 'no child has crashed');
+unlike($_->httpd->log, qr/exit signal/, 'no child has crashed') for $t, $twin;
 $t->httpd->expect_log(qr/IDEM1003.*idem_reserve was refused/);
 $t->httpd->allow_log(qr/IDEM0902|IDEM0806|IDEM1003|IDEM0401/);
 $t->allow_pg_log(qr/No space left|File too large|could not|PANIC|terminating connection|server process|database system|background worker|unexpected EOF|aborting/);

@@ -8,9 +8,10 @@ use Idem::Connection;
 use MIME::Base64 ();
 
 # new(port => N, user => name (password is the name), timeout => seconds, authority => Host value in place of localhost:N)
+# ports => [N, M]: every further connection goes to the next of these.
 sub new {
     my ($class, %arg) = @_;
-    return bless { timeout => 30, %arg }, $class;
+    return bless { timeout => 30, turn => \(my $turn = 0), %arg }, $class;
 }
 
 # The same client as somebody else, or with other settings.
@@ -18,7 +19,8 @@ sub with { my ($self, %arg) = @_; return bless { %$self, %arg }, ref $self }
 
 sub connect {
     my ($self, %arg) = @_;
-    return Idem::Connection->new(port => $self->{port}, timeout => $self->{timeout}, %arg);
+    my @ports = @{ $self->{ports} || [ $self->{port} ] };
+    return Idem::Connection->new(port => $ports[ ${ $self->{turn} }++ % @ports ], timeout => $self->{timeout}, %arg);
 }
 
 # The octets of one request. Options:
@@ -29,7 +31,7 @@ sub connect {
 #   user => name or undef, host => Host value, keep => 1 for a connection that stays open
 sub request_text {
     my ($self, $method, $target, %arg) = @_;
-    my @line = ("$method $target HTTP/1.1", 'Host: ' . ($arg{host} // $self->{authority} // "localhost:$self->{port}"));
+    my @line = ("$method $target HTTP/1.1", 'Host: ' . ($arg{host} // $self->{authority} // 'localhost:' . ($self->{port} // $self->{ports}[0])));
     my $user = exists $arg{user} ? $arg{user} : $self->{user};
     push @line, 'Authorization: Basic ' . MIME::Base64::encode_base64("$user:$user", '') if defined $user;
     if (defined $arg{key}) {

@@ -36,26 +36,47 @@ my %MEMBERS = (
 );
 
 # new(config => text or sub($t), backends => ['cgi', 'proxy', 'fpm'], mpm, modules, mpm_config, httpd => {more for Idem::Httpd},
-#     pg => a cluster that is there already, pg_arg => {for Idem::Postgres}, store => 0 for none, module => 0 for none)
+#     pg => a cluster that is there already, pg_arg => {for Idem::Postgres}, store => 0 for none, module => 0 for none,
+#     backend => an application that is there already)
 sub new {
     my ($class, %arg) = @_;
     # A child that is told to end while it connects leaves PostgreSQL's side alone.
     my $t = bless { store => 1, module => 1, allowed_pg => [qr/FATAL:  connection to client lost/], %arg }, $class;
+    $t->{httpd_arg} = $arg{httpd} || {};
     $t->set_up_store if $t->{store};
     my $root = own_folder('httpd');
-    $t->{backend} = Idem::Backend->new(root => $root, kinds => $arg{backends} || ['cgi']);
+    $t->{backend} //= Idem::Backend->new(root => $root, kinds => $arg{backends} || ['cgi']);
     spew("$root/users", join('', map { "$_:{SHA}" . MIME::Base64::encode_base64(Digest::SHA::sha1($_), '') . "\n" } qw(a b)), 0644);
     $t->{root} = $root;
     my @modules = @{ $arg{modules} || [] };
     unshift @modules, $t->{backend}->modules;
     $t->{httpd} = Idem::Httpd->new(root => $root, pg => $t->{store} ? $t->{pg} : undef, db_user => $t->{db_user},
         module => $t->{module}, modules => \@modules, (map { defined $arg{$_} ? ($_ => $arg{$_}) : () } qw(mpm mpm_config)),
-        %{ $arg{httpd} || {} });
+        %{ $t->{httpd_arg} });
     $t->{httpd}{config} = $t->expand($arg{config});
     $t->{client} = Idem::Client->new(port => $t->{httpd}->port, user => 'a');
     at_end(sub { diag("the end of the error log:\n" . tail($t->{httpd}->log_file, 30)) if !$t->{finished} || !Test::More->builder->is_passing });
     $t->{httpd}->start unless defined $arg{start} && !$arg{start};
     return $t;
+}
+
+# A second httpd beside this one: the same configuration (or another), on the same database, in front of the same
+# application. What the first one's log may say, the second one's may; finish ends and checks both.
+sub twin {
+    my ($t, %arg) = @_;
+    my $twin = Idem::Test->new((map { defined $t->{$_} ? ($_ => $t->{$_}) : () } qw(pg backend db_user mpm mpm_config modules config start)),
+        httpd => $t->{httpd_arg},
+        # the other MPM has other words for its size
+        ($arg{mpm} ? (mpm_config => undef) : ()), %arg);
+    $twin->{ctl} = $t->{ctl};
+    push @{ $t->{twins} }, $twin;
+    return $twin;
+}
+
+# A client that goes to this server and its twins in turn, connection by connection, under one name.
+sub both {
+    my ($t) = @_;
+    return Idem::Client->new(ports => [ map { $_->{httpd}->port } $t, @{ $t->{twins} || [] } ], user => 'a', authority => 'shop.example');
 }
 
 sub pg { $_[0]{pg} }
@@ -214,8 +235,13 @@ sub allow_pg_log { push @{ $_[0]{allowed_pg} }, @_[ 1 .. $#_ ] }
 # The end of every test file: httpd ends by itself, and nobody logged what no test declared.
 sub finish {
     my ($t, %arg) = @_;
+    for my $twin (@{ $t->{twins} || [] }) {
+        $twin->{httpd}->allow_log(@{ $t->{httpd}{allowed} }, @{ $t->{httpd}{expected} });
+        $twin->finish(more => 1);
+    }
     ok($t->{httpd}->stop, 'httpd ends by itself') if $t->{httpd}->pid;
     my ($undeclared, $unmet) = $t->{httpd}->log_faults;
+    @$unmet = grep { my $like = $_; !grep { $_->{httpd}->log =~ $like } @{ $t->{twins} || [] } } @$unmet;
     is(join("\n", @$undeclared), '', 'nothing in the error log that no test declared');
     is(join("\n", @$unmet), '', 'every declared line is in the error log');
     if ($t->{pg} && !$arg{more}) {
