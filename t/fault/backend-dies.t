@@ -1,5 +1,5 @@
 # The backend dies, or the registry does, or a transaction fails, while the child lives: what the first client sees,
-# what a retry gets, and how often the effect is there.
+# what a retry gets, at this server or at a second one, and how often the effect is there.
 use strict;
 use warnings;
 use Idem::Orders;
@@ -9,19 +9,23 @@ my $t = Idem::Test->new(start => 0);
 my $orders = Idem::Orders->new($t);
 my $pg = $t->pg;
 my $journal = $t->root . '/journal';
-mkdir $journal;
-chmod 0700, $journal;
-give($journal);
+for my $dir ($journal, "$journal-2") {
+    mkdir $dir;
+    chmod 0700, $dir;
+    give($dir);
+}
 my @modes = qw(external transactional bare forgets repeatable);
 $t->httpd->{config} = $t->expand($orders->load . "IdempotencyStoreTimeout 1s\nIdempotencyJournal \"$journal\"\n"
     . join '', map { $orders->place("/$_", $_) } @modes);
 $t->httpd->start;
-my $c = $t->client;
+my $twin = $t->twin(config => $t->httpd->{config} =~ s/\Q$journal\E/$journal-2/r, httpd => { env => $t->httpd->{env} });
+$twin->httpd->start;
+my ($c, $both) = ($t->client->with(authority => 'shop.example'), $t->both);
 my $body = '{"amount":10}';
 my $tags = 0;
 
 sub row { my ($key) = @_; return ($t->records("idem_key = '$key'"))[0] // {} }
-sub post { my ($place, $key, @more) = @_; return $c->post($place, key => $key, body => $body, headers => \@more) }
+sub post { my ($place, $key, @more) = @_; return $both->post($place, key => $key, body => $body, headers => \@more) }
 
 sub at {
     my ($place, $key, $point, @more) = @_;
@@ -82,7 +86,7 @@ subtest 'a transactional backend that does not settle' => sub {
     is(post('/forgets', $key)->status, 201, 'its answer goes out');
     my $operation = row($key)->{operation_id};
     problem(post('/forgets', $key), 'outcome-unknown');
-    like($t->httpd->log, qr/IDEM0808: operation $operation/, 'the log says whose fault it is');
+    like($t->httpd->log . $twin->httpd->log, qr/IDEM0808: operation $operation/, 'the log says whose fault it is');
     # and settles later
     $pg->do("SELECT idempotency_settle('$operation', 1, 'succeeded')");
     is(got(post('/forgets', $key)), 'response-not-stored', 'settled late: its answer was given already, and is not to be had');
@@ -126,7 +130,7 @@ subtest 'the registry, which is the backend\'s database too, stops and starts' =
     is($_->[6]->response->status, $_->[2], "$_->[0], $_->[1]: the first client gets the true answer") for @cases;
     $pg->start;
     ok(wait_for(sub { !glob "$journal/*.settlement" }, 20), 'the journal is applied');
-    ok(wait_for(sub { !grep { $_->status == 503 } $c->parallel(map { [ POST => '/external', key => fresh_key(), body => $body ] } 1 .. 8) }, 20), 'the registry is back');
+    ok(wait_for(sub { !grep { $_->status == 503 } $both->parallel(map { [ POST => '/external', key => fresh_key(), body => $body ] } 1 .. 16) }, 20), 'the registry is back');
     check("$_->[0], $_->[1]", @$_[ 0, 5, 3, 4 ]) for @cases;
     $t->httpd->expect_log(qr/IDEM0806/);
 };
@@ -160,7 +164,7 @@ subtest 'a hundred at once, one that differs, and the owner is killed' => sub {
     my $key = fresh_key();
     my ($running, $tag) = at('/external', $key, 'after');
     my $operation = row($key)->{operation_id};
-    my @same = map { $c->send(POST => '/external', key => $key, body => $body) } 1 .. 99;
+    my @same = map { $both->send(POST => '/external', key => $key, body => $body) } 1 .. 99;
     my $different = $c->send(POST => '/external', key => $key, body => '{"amount":11}');
     my ($owner) = $pg->query("SELECT o.owner, o.pid FROM idempotency_owners o JOIN idempotency_records r USING (owner) WHERE r.idem_key = '$key'");
     ok(wait_for(sub { 20 < grep { !$_->silent(0) } @same }, 20), 'some are answered');
@@ -174,7 +178,7 @@ subtest 'a hundred at once, one that differs, and the owner is killed' => sub {
     ok(wait_for(sub { $t->httpd->children == 2 }, 20), 'there is a new child');
     $pg->do("UPDATE idempotency_owners SET seen_at = seen_at - interval '1 hour' WHERE owner = '$owner->{owner}'");
     is(got(post('/external', $key)), 'outcome-unknown', 'after the lease: unknown');
-    my @again = $c->parallel(map { [ POST => '/external', key => $key, body => $body ] } 1 .. 10);
+    my @again = $both->parallel(map { [ POST => '/external', key => $key, body => $body ] } 1 .. 10);
     is((grep { got($_) ne 'outcome-unknown' } @again), 0, 'for everybody');
     my ($status, $said) = $t->ctl('resolve', $operation, '--succeeded', '--reason', 'the order is there', '--code', 201);
     is($status, 0, 'resolved') or diag($said);

@@ -1,4 +1,5 @@
-# C074: httpd is restarted, stopped and recycled while operations run.
+# C074: httpd is restarted, stopped and recycled while operations run. Half of the retries come to a second server, which is
+# not.
 use strict;
 use warnings;
 use Idem::Orders;
@@ -21,7 +22,9 @@ for my $mpm (qw(event prefork)) {
     $t->httpd->{config} = $t->expand($config);
     $pg->do('DELETE FROM idempotency_owners'); # of those that the other MPM was stopped with
     $t->httpd->start;
-    my $c = $t->client;
+    my $twin = $t->twin(mpm => $mpm eq 'event' ? 'prefork' : 'event', config => $t->httpd->{config}, httpd => { env => $t->httpd->{env} });
+    $twin->httpd->start;
+    my ($c, $both) = ($t->client->with(authority => 'shop.example'), $t->both);
     my $tags = 0;
 
     # One operation of every mode, in the middle of its work: [place, key, connection, tag].
@@ -31,12 +34,12 @@ for my $mpm (qw(event prefork)) {
         ok(wait_for(sub { !grep { !$orders->reached($_->[3]) } @all }, 20), "$mpm: operations are at work");
         return @all;
     };
-    my $retry = sub { my ($op) = @_; return $c->post($op->[0], key => $op->[1], body => $body) };
+    my $retry = sub { my ($op) = @_; return $both->post($op->[0], key => $op->[1], body => $body) };
     my $leases = sub {
         my ($op, $seconds) = @_;
         return wait_for(sub { $pg->value("SELECT now() - owned_at > interval '$seconds s' FROM idempotency_records WHERE idem_key = '$op->[1]'") eq 't' }, 20);
     };
-    my $owners = sub { return map { $_->{pid} } $pg->query('SELECT pid FROM idempotency_owners') };
+    my $owners = sub { my %other = map { $_ => 1 } $twin->httpd->children; return grep { !$other{$_} } map { $_->{pid} } $pg->query('SELECT pid FROM idempotency_owners') };
     my $whole = sub {
         my ($name, @all) = @_;
         $orders->go(map { $_->[3] } @all);

@@ -1,5 +1,6 @@
 # The module's own thread beside those of requests, under the thread sanitizer of the compiler: connections come and go,
-# the store goes away and comes back, requests meet on one key, children end gracefully. It has nothing to report.
+# the store goes away and comes back, requests meet on one key, children end gracefully. It has nothing to report. One
+# httpd at a time: what is looked for is within one process.
 use strict;
 use warnings;
 use File::Copy ();

@@ -21,10 +21,12 @@ my $text = sub {
         "<Location /operations>\n\@AUTH\@\nSetHandler idempotency-operation\n" . $who->($t) . "\n</Location>\n";
 };
 my $t = Idem::Test->new(modules => ['lua'], config => sub { spew($_[0]->root . '/claim.lua', $claim, 0644); $text->($_[0]) });
+my $twin = $t->twin(mpm => 'prefork');
+my $c = $t->both;
 my $body = '{"amount":10}';
 
 # A request of tenant T as user a or b.
-sub as { my ($tenant, $place, $key, %arg) = @_; return $t->client->post($place, key => $key, body => $body, headers => [ 'X-Claim' => $tenant ], %arg) }
+sub as { my ($tenant, $place, $key, %arg) = @_; return $c->post($place, key => $key, body => $body, headers => [ 'X-Claim' => $tenant ], %arg) }
 
 sub alias {
     my ($from, $to, %arg) = @_;
@@ -51,16 +53,16 @@ subtest 'an account moves to another tenant' => sub {
     is($t->record_count("tenant_id = 'old' AND idem_key LIKE 'after%'"), 0, 'nothing more under the old one');
     is($t->record_count("tenant_id = 'old'"), 2, 'no record was rewritten');
     ran($t, 1, 'somebody else of the old tenant', sub { my $other = as('old', '/charges', 'moved', user => 'b'); is($other->status, 200, 'runs'); ok(!$other->replayed, 'and gets nothing of it') });
-    my $operation = $t->client->get('/operations/' . $old->operation, headers => [ 'X-Claim' => 'new' ]);
+    my $operation = $c->get('/operations/' . $old->operation, headers => [ 'X-Claim' => 'new' ]);
     is($operation->json->{state}, 'SUCCEEDED', 'the operation is shown to the new identity');
-    is($t->client->get('/operations/' . $old->operation, user => 'b', headers => [ 'X-Claim' => 'new' ])->status, 404, 'and to nobody else');
+    is($c->get('/operations/' . $old->operation, user => 'b', headers => [ 'X-Claim' => 'new' ])->status, 404, 'and to nobody else');
 };
 
 subtest 'old and new token at the same time' => sub {
     for my $round (1 .. 4) {
         my ($key, @responses) = (fresh_key());
         ran($t, 1, "round $round", sub {
-            @responses = $t->client->parallel(map { [ POST => '/charges?sleep=0.2', key => $key, body => $body, headers => [ 'X-Claim' => $_ ] ] } ($round % 2 ? qw(old new old new old new) : qw(new old old new new old)));
+            @responses = $c->parallel(map { [ POST => '/charges?sleep=0.2', key => $key, body => $body, headers => [ 'X-Claim' => $_ ] ] } ($round % 2 ? qw(old new old new old new) : qw(new old old new new old)));
         });
         is(join(',', map { $_->status } grep { $_->status != 200 && $_->status != 409 } @responses), '', 'each runs, replays or waits');
         my %ids = map { $_->json->{id} => 1 } grep { $_->status == 200 } @responses;
@@ -73,10 +75,10 @@ subtest 'an alias that comes while the old identity is at work' => sub {
         my ($old, $new) = ("m$round-old", "m$round-new");
         my @keys = map { fresh_key() } 1 .. 24;
         # requests under way on many connections while the command runs, and more by both tokens right after it
-        my @early = map { $t->client->send(POST => '/charges?sleep=0.1', key => $_, body => $body, headers => [ 'X-Claim' => $old ]) } @keys[ 0 .. 11 ];
+        my @early = map { $c->send(POST => '/charges?sleep=0.1', key => $_, body => $body, headers => [ 'X-Claim' => $old ]) } @keys[ 0 .. 11 ];
         aliased([ $old, 'a' ], [ $new, 'a' ]);
-        my @late = map { ($t->client->send(POST => '/charges?sleep=0.1', key => $_, body => $body, headers => [ 'X-Claim' => $old ]), $t->client->send(POST => '/charges?sleep=0.1', key => $_, body => $body, headers => [ 'X-Claim' => $new ])) } @keys[ 12 .. 23 ];
-        my @again = map { $t->client->send(POST => '/charges?sleep=0.1', key => $_, body => $body, headers => [ 'X-Claim' => $new ]) } @keys[ 0 .. 11 ];
+        my @late = map { ($c->send(POST => '/charges?sleep=0.1', key => $_, body => $body, headers => [ 'X-Claim' => $old ]), $c->send(POST => '/charges?sleep=0.1', key => $_, body => $body, headers => [ 'X-Claim' => $new ])) } @keys[ 12 .. 23 ];
+        my @again = map { $c->send(POST => '/charges?sleep=0.1', key => $_, body => $body, headers => [ 'X-Claim' => $new ]) } @keys[ 0 .. 11 ];
         my @responses = map { $_->response } @early, @late, @again;
         is(join(',', grep { $_ != 200 && $_ != 409 } map { $_->status } @responses), '', "round $round: each runs, replays or waits");
         my %effects;
@@ -122,7 +124,7 @@ subtest 'the record of this very request decides' => sub {
 subtest 'an operation that runs while its caller changes' => sub {
     $t->backend->behave(hold => 1);
     my $before = () = $t->backend->effects;
-    my $running = $t->client->send(POST => '/charges', key => 'running', body => $body, headers => [ 'X-Claim' => 'r-old' ]);
+    my $running = $c->send(POST => '/charges', key => 'running', body => $body, headers => [ 'X-Claim' => 'r-old' ]);
     wait_for(sub { (() = $t->backend->effects) > $before }) or die "it does not run\n";
     aliased([ 'r-old', 'a' ], [ 'r-new', 'a' ]);
     ran($t, 0, 'the new identity', sub { problem(as('r-new', '/charges', 'running'), 'in-progress') });
@@ -181,7 +183,7 @@ subtest 'a route that accepts an older revision' => sub {
     my $first = as('rev', '/upgraded', 'k1');
     my $other = as('rev', '/upgraded', 'k2', body => '{"amount":2}');
     $revision = 'revision=2 accepts=1';
-    $t->httpd->graceful(config => $t->expand($text));
+    $_->httpd->graceful(config => $_->expand($text)) for $t, $twin;
     my $new;
     ran($t, 1, 'across an upgrade', sub {
         is_replay(as('rev', '/upgraded', 'k1'), $first, 'an old client\'s retry');
@@ -193,7 +195,7 @@ subtest 'a route that accepts an older revision' => sub {
     aliased([ 'rev', 'a' ], [ 'rev2', 'a' ]);
     ran($t, 0, 'together with an alias', sub { is_replay(as('rev2', '/upgraded', 'k1'), $first, 'of the old revision and the old identity'); is_replay(as('rev2', '/upgraded', 'k3'), $new, 'of the new revision') });
     $revision = 'revision=2';
-    $t->httpd->graceful(config => $t->expand($text));
+    $_->httpd->graceful(config => $_->expand($text)) for $t, $twin;
     ran($t, 1, 'without accepts', sub { is(as('rev', '/upgraded', 'k1')->status, 200, 'it is another operation') });
     for my $bad ('revision=2 accepts=2', 'accepts=', 'revision=2 accepts=1,1', 'revision=9 accepts=1,2,3,4,5,6') {
         my ($status, $said) = $t->httpd->configtest($t->expand(protected('/x', "x $bad")));

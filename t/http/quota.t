@@ -1,4 +1,5 @@
-# IdempotencyQuota: a principal's operations are bounded, near enough, and retries are answered all the same.
+# IdempotencyQuota: a principal's operations are bounded, near enough, and retries are answered all the same. What a child
+# knows at once is of its own operations, so those subtests have one; another server's are seen after an interval.
 use strict;
 use warnings;
 use Idem::Test;

@@ -82,8 +82,10 @@ subtest 'what nobody knows does not age' => sub {
     problem($c->post('/again', key => $key, body => '{}'), 'outcome-unknown', operation => 1);
 };
 
-subtest 'a sweep in a loop beside load' => sub {
-    my $load = Idem::Load->start($t, workers => 3);
+subtest 'a sweep in a loop beside load on two servers' => sub {
+    my $twin = $t->twin(mpm => 'prefork');
+    $twin->httpd->start;
+    my $load = Idem::Load->start($t, workers => 3, clients => [ map { $_->client->with(authority => 'shop.example') } $t, $twin ]);
     my $end = own_folder('sweeper') . '/end';
     my $sweeper = fork // die "fork: $!";
     if (!$sweeper) {
@@ -92,7 +94,7 @@ subtest 'a sweep in a loop beside load' => sub {
         POSIX::_exit($bad);
     }
     my ($unexpected, $runs) = (0, 0);
-    my $client = $c->with(timeout => 10);
+    my $client = $t->both->with(timeout => 10);
     for my $n (1 .. 100) { # keys that expire all the time
         my $status = $client->post('/brief', key => 'brief-' . $n % 5, body => '{}')->status;
         $unexpected++ if $status != 200 && $status != 410 && $status != 409;
