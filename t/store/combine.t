@@ -11,11 +11,12 @@ sub counts { my $c = $_[0]->call('connections'); return @$c{qw(statements rows a
 sub waiting { my ($d, $n) = @_; ok(wait_for(sub { $d->call('connections')->{waiting} == $n }, 5), "$n in the queue") }
 
 # Writers that are kept: an insert of the same key that is not decided yet.
-sub keep {
-    my ($session, $key, $n) = @_;
-    $session->run(q(BEGIN; INSERT INTO idempotency_records SELECT 'v1', 't', 'p', 'r', '1', 'u:', ') . $key . q(', 'c', sha256(''), '', '',
+sub keep { my ($session, $key) = @_; $session->run('BEGIN; ' . insert($key)) }
+sub insert {
+    my ($key) = @_;
+    return q(INSERT INTO idempotency_records SELECT 'v1', 't', 'p', 'r', '1', 'u:', ') . $key . q(', 'c', sha256(''), '', '',
         gen_random_uuid(), 1, null, gen_random_uuid(), now(), '1 min', '1 h', 1, 'external', '1 d', '1 d', false, 0, 0, 0,
-        'EXECUTING', null, null, null, null, null, now(), null, null, null, now() + interval '1 d'));
+        'EXECUTING', null, null, null, null, null, now(), null, null, null, now() + interval '1 d');
 }
 
 # Starts a reserve that occupies the one writer until let_go.
@@ -168,6 +169,28 @@ subtest 'batches in opposite orders' => sub {
     is(scalar(grep { $_->{result} eq 'OK' } @r), 40, 'each key has one owner');
     is(scalar(grep { $_->{result} eq 'FOUND' } @r), 40, 'and one that finds it');
     unlike($pg->log, qr/deadlock/, 'no deadlock');
+};
+
+subtest 'a batch and somebody else\'s transaction lock each other out' => sub {
+    my $d = driver();
+    my $other = $pg->session;
+    $other->run(q(SET deadlock_timeout = '60s')); # so it is the batch that is ended
+    my $deadlocks = () = $pg->log =~ /deadlock detected/g;
+    my $first = occupy($d, 'busy13');
+    keep($other, 'cross3');
+    my @crossed = map { $d->begin('reserve', key => "cross$_") } 1 .. 3;
+    waiting($d, 3);
+    let_go();
+    is(results($d->join_all($first)), 'OK', 'the one before');
+    ok(wait_for(sub { $pg->value(q(SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%unnest%')) == 1 }, 5), 'the batch waits for the last of its rows');
+    print { $other->{to} } insert('cross1') . ";\n";
+    ok(wait_for(sub { (() = $pg->log =~ /deadlock detected/g) > $deadlocks }, 10), 'whose owner waits for the first, and the batch is ended');
+    $other->run('ROLLBACK');
+    my @r = $d->join_all(@crossed);
+    is(results(@r), 'OK OK OK', 'each row is asked for alone, and served');
+    is_deeply([ map { $_->{maybe} } @r ], [ 0, 0, 0 ], 'with nothing in doubt');
+    is((counts($d))[2], 3, 'three alone');
+    is($d->call('connections')->{broken}, 0, 'over connections that are good');
 };
 
 subtest 'a leader whose connection dies' => sub {
