@@ -9,7 +9,8 @@ use Time::HiRes qw(time);
 
 my $t = Idem::Test->new(start => 0, mpm_config => "ServerLimit 1\nStartServers 1\nThreadsPerChild 16\nMaxRequestWorkers 16\nMinSpareThreads 1\nMaxSpareThreads 16\n",
     config => "IdempotencyStoreTimeout 1s\n" . protected('/charges', 'charges.create')
-        . protected('/again', 'again', 'IdempotencyReuse Allow', 'IdempotencyRetention 100ms', 'IdempotencyTombstone 100ms'));
+        . protected('/again', 'again', 'IdempotencyReuse Allow', 'IdempotencyRetention 100ms', 'IdempotencyTombstone 100ms')
+        . protected('/over', 'over', 'IdempotencyEffect repeatable'));
 my $wire = Idem::Wire->new($t->pg);
 $t->httpd->{pg} = $wire;
 $t->httpd->start;
@@ -71,7 +72,13 @@ for my $what (qw(answer half lose)) {
 subtest 'reserve: done, and no answer at all' => sub {
     my $key = fresh_key();
     $wire->on(idem_reserve => 'silent');
-    ran($t, 0, 'in doubt', sub { problem(post($key), 'store-unavailable') });
+    my $running = $c->send(POST => '/charges', key => $key, body => $body);
+    ok(wait_for(sub { count($key) }, 5), 'it is done');
+    ran($t, 0, 'in doubt', sub {
+        # by its owner token it is somebody's whom nobody has seen end
+        problem($other->post('/charges', key => $key, body => $body), 'in-progress');
+        problem($running->response, 'store-unavailable');
+    });
     as_if_nothing_had_been($key, 'silent');
     $wire->release;
 };
@@ -113,6 +120,82 @@ subtest 'reuse of an expired key: no answer' => sub {
     my $res = post($key, '/again');
     is($res->status, 200, 'the key works on');
     $wire->release;
+};
+
+# A record that the next request takes over: its first owner has given it back.
+sub given_back {
+    my $key = fresh_key();
+    $t->backend->behave(status => 500);
+    ran($t, 1, 'first', sub { post($key, '/over') });
+    $t->backend->behave;
+    is(generation($key), '1 ', 'given back');
+    return $key;
+}
+
+# Generation and owner of the record; the owner's children are asked about by the registry alone.
+sub generation { return $t->pg->value("SELECT owner_generation || ' ' || coalesce(owner::text, '') FROM idempotency_records WHERE idem_key = '$_[0]'") }
+
+sub taken_over_once {
+    my ($key, $client, $want, $name) = @_;
+    ran($t, 1, $name, sub {
+        my $res;
+        ok(wait_for(sub { $res = $client->post('/over', key => $key, body => $body); $res->status == 200 }, 10), "$name: runs") or diag($res->body);
+        is($res->json->{env}{IDEMPOTENCY_GENERATION}, $want, "$name: generation $want");
+        is_replay($_->post('/over', key => $key, body => $body), $res, $name) for $c, $other;
+    });
+}
+
+for my $what (qw(answer half lose)) {
+    subtest "takeover: $what, once" => sub {
+        my $key = given_back();
+        $wire->on('taken over' => $what);
+        my $hits = $wire->hits;
+        taken_over_once($key, $c, 2, 'sent again, and recognised where it was done');
+        is($wire->hits, $hits + 1, 'it did fail');
+    };
+    subtest "takeover: $what, and again" => sub {
+        my $key = given_back();
+        my $hits = $wire->hits;
+        ran($t, 0, 'in doubt', sub {
+            $wire->on('taken over' => $what, times => 2);
+            problem(post($key, '/over'), 'store-unavailable');
+        });
+        is($wire->hits, $hits + 2, 'it did fail twice');
+        ok(wait_for(sub { generation($key) =~ / \z/ }, 15), 'nobody has it: not done, or withdrawn');
+        my ($generation) = split / /, generation($key);
+        is($generation, $what eq 'lose' ? 1 : 2, 'and what was done is counted');
+        taken_over_once($key, $other, $generation + 1, 'the next one');
+    };
+}
+
+subtest 'takeover: done, and no answer at all' => sub {
+    my $key = given_back();
+    $wire->on('taken over' => 'silent');
+    ran($t, 0, 'in doubt', sub { problem(post($key, '/over'), 'store-unavailable') });
+    ok(wait_for(sub { generation($key) eq '2 ' }, 15), 'withdrawn');
+    taken_over_once($key, $other, 3, 'the next one');
+    $wire->release;
+};
+
+subtest 'takeover: reaches the server later, after another server has taken over' => sub {
+    my $key = given_back();
+    $wire->on('taken over' => 'hold');
+    ran($t, 0, 'in doubt', sub { problem(post($key, '/over'), 'store-unavailable') });
+    taken_over_once($key, $other, 2, 'meanwhile');
+    my $row = ($t->records("idem_key = '$key'"))[0];
+    $wire->release;
+    ok(wait_for(sub { $t->pg->value("SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND usename = 'web'") == 0 }, 5), 'it came');
+    is_deeply(($t->records("idem_key = '$key'"))[0], $row, 'and has changed nothing');
+};
+
+subtest 'takeover: reaches the server later, and nobody came' => sub {
+    my $key = given_back();
+    $wire->on('taken over' => 'hold');
+    ran($t, 0, 'in doubt', sub { problem(post($key, '/over'), 'store-unavailable') });
+    is(generation($key), '1 ', 'not there yet');
+    $wire->release;
+    ok(wait_for(sub { generation($key) eq '2 ' }, 20), 'it came, and was withdrawn');
+    taken_over_once($key, $c, 3, 'the next one');
 };
 
 for my $what (qw(answer half lose)) {
