@@ -27,18 +27,26 @@ typedef struct line_t {
     apr_hash_t *values;
 } line_t;
 
+/* line.c: the values of one line, in its pool; *command is its first word, NULL where there is none. */
+line_t *line_parse(apr_pool_t *p, char *text, const char **command);
+
 const char *line_text(const line_t *line, const char *name, const char *otherwise);
 apr_int64_t line_number(const line_t *line, const char *name, apr_int64_t otherwise);
 void line_octets(const line_t *line, const char *name, idem_octets_t *octets);
 void line_uuid(const line_t *line, const char *name, unsigned char uuid[IDEM_UUID_LEN]); /* absent: a fresh one */
 apr_time_t line_deadline(const line_t *line, const driver_t *driver);
 
-/* A reserve as the line says, the rest by default. */
+void line_scope(const line_t *line, idem_scope_t *scope);
+
+/* A reserve as the line says, the rest by default. older=T,T are tenants whose scopes it looks at as well. */
 void line_reserve(const line_t *line, idem_reserve_t *wanted);
 
 void line_settle(const line_t *line, idem_settle_t *settle);
 
-/* How a call ended, as an answer begins. */
+/* answer.c: values and records, and how a call ended, as an answer begins. */
+void print_text(const char *name, const char *text);
+void print_uuid(const char *name, const unsigned char *uuid);
+void print_record(const idem_record_t *record);
 void print_reserved(const idem_reserve_t *wanted);
 void print_settled(const idem_settle_t *settle);
 

@@ -72,6 +72,16 @@ subtest 'a plan made on an empty table' => sub {
     $plan = plans();
     like($plan, qr/Index Scan using idempotency_records_operation/, 'an operation by its own') or diag($plan);
     unlike($plan, qr/idempotency_records_pkey/, 'and by no other') or diag($plan);
+    for my $writes (1, 0) {
+        my @chain = (older => 't2,t3,t4,t5', may_write => $writes);
+        $d->call('reserve', key => "chain$_", @chain) for 1 .. 10;
+        plans();
+        $d->call('reserve', key => 'chain11', @chain);
+        $plan = plans();
+        my @conditions = $plan =~ /Scan using idempotency_records_\w+ on idempotency_records r .*\n\s*Index Cond: (.*)/g;
+        is(scalar(@conditions), 1, ($writes ? 'reserve' : 'find') . ': the scopes of a caller with aliases are looked up by one scan') or diag($plan);
+        like($conditions[0], qr/scope_version = .*tenant_id = .*principal_id = .*route = .*api_revision = .*ns = .*idem_key = /, 'each by the whole key') or diag($plan);
+    }
 };
 
 subtest 'a settlement writes no index' => sub {
