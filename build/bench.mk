@@ -20,7 +20,8 @@ $(BENCH_MODULE): $(OUT)/obj/t/bench/mod_bench.o
 $(BENCH_STATEMENTS): $(OUT)/obj/t/bench/statements.o $(CORE_OBJS) $(STORE_OBJS)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
-# make bench-identities   what aliases and quotas cost
+# make bench-identities   what aliases and quotas cost, in instructions and in processor time (3 minutes; valgrind is
+#                         needed; PAIRS=60 BLOCK=200)
 .PHONY: bench-identities
 bench-identities: all deps $(BENCH_MODULE)
 	IDEM_OUT=$(abspath $(OUT)) perl -It/lib t/bench/identities

@@ -5,43 +5,51 @@
 
 #include "store/pgsql_call.h"
 
-/* The four columns in which the scopes differ, each as an array, the written scope first. */
+static const idem_scope_t *scope_number(const idem_reserve_t *wanted, int number)
+{
+    return number ? &wanted->older[number - 1] : &wanted->scope;
+}
+
+/* The scopes, the written one first, each as its parts in which they differ: no part has the octet between them. */
 static void add_scopes(idem_pg_params_t *params, const idem_reserve_t *wanted, apr_pool_t *p)
 {
     int count = wanted->older_count + 1;
-    const char **parts[4];
-    int column;
+    const char **texts = apr_pcalloc(p, sizeof(*texts) * (apr_size_t)(count + 1));
     int i;
 
-    for (column = 0; column < 4; column++) {
-        parts[column] = apr_pcalloc(p, sizeof(const char *) * (apr_size_t)(count + 1));
-    }
     for (i = 0; i < count; i++) {
-        const idem_scope_t *scope = i ? &wanted->older[i - 1] : &wanted->scope;
+        const idem_scope_t *scope = scope_number(wanted, i);
 
-        parts[0][i] = scope->version;
-        parts[1][i] = scope->tenant;
-        parts[2][i] = scope->principal;
-        parts[3][i] = scope->revision;
+        texts[i] = apr_pstrcat(p, scope->version, "\x1f", scope->tenant, "\x1f", scope->principal, "\x1f", scope->revision, NULL);
     }
-    for (column = 0; column < 4; column++) {
-        idem_pg_add_texts(params, parts[column]);
-    }
+    idem_pg_add_texts(params, texts);
 }
 
-/* Rows of which each has a record from a column on. FOUND or NOT_FOUND. */
+static int is_scope_of(const idem_record_t *record, const idem_scope_t *scope)
+{
+    return !strcmp(record->scope.version, scope->version) && !strcmp(record->scope.tenant, scope->tenant) &&
+           !strcmp(record->scope.principal, scope->principal) && !strcmp(record->scope.revision, scope->revision);
+}
+
+/* Rows of which each has a record from a column on; into the order of the scopes. FOUND or NOT_FOUND. */
 static idem_store_result_e take_records(idem_reserve_t *wanted, const PGresult *rows, int column, apr_pool_t *p)
 {
     int count = PQntuples(rows);
+    idem_record_t **found = apr_pcalloc(p, sizeof(*found) * (apr_size_t)(count + 1));
+    int number;
     int i;
 
-    wanted->all_found = apr_pcalloc(p, sizeof(idem_record_t *) * (apr_size_t)(count + 1));
-    wanted->found_count = 0;
     for (i = 0; i < count; i++) {
-        idem_record_t *record = idem_pg_get_record(rows, i, column, p);
-
-        if (record) {
-            wanted->all_found[wanted->found_count++] = record;
+        found[i] = idem_pg_get_record(rows, i, column, p);
+    }
+    wanted->all_found = apr_pcalloc(p, sizeof(*found) * (apr_size_t)(count + 1));
+    wanted->found_count = 0;
+    for (number = 0; number <= wanted->older_count && wanted->found_count < count; number++) {
+        for (i = 0; i < count; i++) {
+            if (found[i] && is_scope_of(found[i], scope_number(wanted, number))) {
+                wanted->all_found[wanted->found_count++] = found[i];
+                found[i] = NULL;
+            }
         }
     }
     wanted->found = wanted->found_count ? wanted->all_found[0] : NULL;
@@ -62,7 +70,7 @@ idem_store_result_e idem_pg_chain_reserve(idem_pg_call_t *call, idem_reserve_t *
         return result;
     }
     if (!idem_pg_get_bool(rows, 0, 0)) {
-        result = idem_pg_get_bool(rows, 0, 1) ? take_records(wanted, rows, 3, call->p) : IDEM_STORE_FENCED;
+        result = idem_pg_get_bool(rows, 0, 1) ? take_records(wanted, rows, 2, call->p) : IDEM_STORE_FENCED;
         if (result == IDEM_STORE_FOUND && idem_pg_is_own(wanted, wanted->found)) {
             result = IDEM_STORE_OK;
         }
@@ -87,7 +95,7 @@ idem_store_result_e idem_pg_chain_find(idem_store_t *store, idem_reserve_t *want
     idem_pg_add_int(&params, wanted->alias_version);
     result = idem_pg_call_run(&call, &idem_pg_find_chain, &params, &rows);
     if (result == IDEM_STORE_OK) {
-        result = idem_pg_get_bool(rows, 0, 0) ? take_records(wanted, rows, 2, p) : IDEM_STORE_FENCED;
+        result = idem_pg_get_bool(rows, 0, 0) ? take_records(wanted, rows, 1, p) : IDEM_STORE_FENCED;
         PQclear(rows);
     }
     else {

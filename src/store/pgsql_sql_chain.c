@@ -2,29 +2,32 @@
 #include "store/pgsql_sql.h"
 
 /*
- * The records of several scopes, in their order. The arrays are versions, tenants, principals and revisions; route,
- * namespace and key are those of the first. A record of another scope than the first whose key may be used again
- * counts as none: what comes next is written under the first. LATERAL and LIMIT: one look-up by the whole key for each scope.
- * Without the limit the planner makes a join of it, and while the table is small one that reads the index from end to
- * end; a prepared statement keeps its plan while the table grows.
+ * The records of several scopes. Version, tenant, principal and revision of each are one text of `scopes` (see
+ * pgsql_chain.c), the first scope's the first; route, namespace and key are those of the first. A record of another scope
+ * than the first whose key may be used again counts as none: what comes next is written under the first.
+ *
+ * The inner query gives the places of the rows, one look-up by the whole key for each scope. A join of scopes and
+ * records would let the planner choose, while the table is small, to read the index from end to end, and a prepared
+ * statement keeps its plan while the table grows; and it would make the statement dearer to begin, which is most of its
+ * price.
  */
-#define RECORDS_OF(versions, tenants, principals, revisions, route, ns, key)                                           \
-    "SELECT s.place, found.* FROM unnest(" versions "::text[], " tenants "::text[], " principals "::text[], "          \
-    revisions "::text[]) WITH ORDINALITY AS s (version, tenant, principal, revision, place)"                           \
-    " CROSS JOIN LATERAL (SELECT " IDEM_SQL_RECORD_COLUMNS " FROM idempotency_records r"                               \
-    " WHERE r.scope_version = s.version AND r.tenant_id = s.tenant AND r.principal_id = s.principal"                   \
-    " AND r.route = " route " AND r.api_revision = s.revision AND r.ns = " ns " AND r.idem_key = " key                 \
-    " LIMIT 1) AS found"                                                                                               \
-    " WHERE s.place = 1 OR NOT (found.reuse_allowed AND coalesce(found.tombstone_over, false))"
+#define PART(number) "split_part(s.scope, E'\\x1f', " #number ")"
+#define RECORDS_OF(scopes, route, ns, key)                                                                             \
+    "SELECT " IDEM_SQL_RECORD_COLUMNS " FROM idempotency_records r WHERE r.ctid = ANY (ARRAY("                         \
+    "SELECT (SELECT x.ctid FROM idempotency_records x WHERE x.scope_version = " PART(1)                                \
+    " AND x.tenant_id = " PART(2) " AND x.principal_id = " PART(3) " AND x.route = " route                             \
+    " AND x.api_revision = " PART(4) " AND x.ns = " ns " AND x.idem_key = " key                                        \
+    " AND (NOT (x.reuse_allowed AND coalesce(x.tombstone_until <= now(), false)) OR s.scope = (" scopes ")[1]))"       \
+    " FROM (SELECT unnest(" scopes "::text[]) AS scope) AS s))"
 
-/* Scopes made with other aliases than there are now would show, or hide, what they must not. */
-#define ALIASES_ARE(version)                                                                                           \
-    "EXISTS (SELECT 1 FROM idempotency_control c WHERE c.the_only_row AND c.alias_version = " version ")"
+/* Scopes made with other aliases than there are now would show, or hide, what they must not: each row begins with that. */
+#define ALIASES_ARE(version) "c.alias_version = " version
+#define WITH_ALIASES(records) " FROM idempotency_control c LEFT JOIN " records " ON true WHERE c.the_only_row"
 
-/* As idem_pg_reserve; $25 to $28 are the scopes, the first of them that of $1 to $7. */
+/* As idem_pg_reserve; $25 are the scopes, the first of them that of $1 to $7. */
 const idem_pg_statement_t idem_pg_reserve_chain = {
-    "idem_reserve_chain", "ttttttttbbbuuuivvvvolttiTTTT",
-    "WITH old AS MATERIALIZED (" RECORDS_OF("$25", "$26", "$27", "$28", "$4", "$6", "$7") "),"
+    "idem_reserve_chain", "ttttttttbbbuuuivvvvolttiT",
+    "WITH old AS MATERIALIZED (" RECORDS_OF("$25", "$4", "$6", "$7") "),"
     " ins AS (INSERT INTO idempotency_records (scope_version, tenant_id, principal_id, route, api_revision, ns, idem_key,"
     " contract, fingerprint, recipe, fingerprint_parts, operation_id, owner_token, owner, writer_epoch, lease, max_run,"
     " retention, tombstone, reuse_allowed, body_limit, status, effect_mode, owner_generation, owned_at, created_at,"
@@ -34,15 +37,13 @@ const idem_pg_statement_t idem_pg_reserve_chain = {
     " WHERE NOT EXISTS (SELECT 1 FROM old) AND " IDEM_SQL_UNFENCED("$15", "$24") " AND " IDEM_SQL_PRESENT("$14", "$16")
     " AND " IDEM_SQL_DURABLE
     " ON CONFLICT (scope_version, tenant_id, principal_id, route, api_revision, ns, idem_key) DO NOTHING RETURNING true)"
-    " SELECT (SELECT true FROM ins) AS fresh, " ALIASES_ARE("$24") ", old.* FROM (SELECT) AS one"
-    " LEFT JOIN old ON true ORDER BY old.place",
+    " SELECT (SELECT true FROM ins) AS fresh, " ALIASES_ARE("$24") ", old.*" WITH_ALIASES("old"),
     1};
 
-/* $1 to $4 the scopes, $5 route, $6 namespace, $7 key, $8 alias version. */
+/* $1 the scopes, $2 route, $3 namespace, $4 key, $5 alias version. */
 const idem_pg_statement_t idem_pg_find_chain = {
-    "idem_find_chain", "TTTTttti",
-    "SELECT " ALIASES_ARE("$8") ", old.* FROM (SELECT) AS one LEFT JOIN (" RECORDS_OF("$1", "$2", "$3", "$4", "$5", "$6", "$7")
-    ") AS old ON true ORDER BY old.place",
+    "idem_find_chain", "Tttti",
+    "SELECT " ALIASES_ARE("$5") ", old.*" WITH_ALIASES("(" RECORDS_OF("$1", "$2", "$3", "$4") ") AS old"),
     1};
 
 /* One snapshot: the aliases are those of the version. None where that is $1, the one that is known. */
