@@ -52,6 +52,7 @@ static const char *const statements[] = {
     "GRANT SELECT ON idempotency_routes TO idempotency_admin",
     "GRANT SELECT ON idempotency_control, idempotency_aliases TO idempotency_writer",
 
+    "GRANT EXECUTE ON FUNCTION idempotency_end_aliases(integer) TO idempotency_writer, idempotency_admin",
     "GRANT SELECT, INSERT, UPDATE ON idempotency_shadow TO idempotency_writer",
     "GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_shadow TO idempotency_admin",
 

@@ -3,6 +3,9 @@
 #include <apr_strings.h>
 #include <apr_thread_mutex.h>
 
+/* Where something is still remembered behind those whose date has passed, the next attempt can wait. */
+#define LOOK_AGAIN apr_time_from_sec(60)
+
 struct idem_aliases_t {
     apr_thread_mutex_t *lock; /* held for a look-up in memory, never while the store is asked */
     apr_pool_t *parent;
@@ -10,6 +13,8 @@ struct idem_aliases_t {
     idem_alias_book_t *book;
     int version;              /* 0, as in a registry that never had an alias */
     const char *writes;       /* changes only together with version; in the pool of the book */
+    int due;                  /* the date of an alias has passed */
+    apr_time_t look_again;    /* of the child's thread alone */
 };
 
 idem_aliases_t *idem_aliases_create(apr_pool_t *pchild)
@@ -56,11 +61,13 @@ const char *idem_aliases_writes(idem_aliases_t *aliases, apr_pool_t *p)
 }
 
 /* The newer of two books stays: several threads may have read at the same time. */
-static void install(idem_aliases_t *aliases, apr_pool_t *pool, idem_alias_book_t *book, int version, const char *writes)
+static void install(idem_aliases_t *aliases, apr_pool_t *pool, idem_alias_book_t *book, int version, const char *writes,
+                    int due)
 {
     apr_pool_t *old = pool;
 
     apr_thread_mutex_lock(aliases->lock);
+    aliases->due = due;
     if (version > aliases->version) {
         old = aliases->pool;
         aliases->pool = pool;
@@ -80,6 +87,7 @@ idem_store_result_e idem_aliases_read(idem_aliases_t *aliases, idem_store_t *sto
     apr_status_t rv;
     const char *writes = NULL;
     int version;
+    int due = 0;
 
     /* pools of one parent are made and destroyed under the lock */
     apr_thread_mutex_lock(aliases->lock);
@@ -90,7 +98,26 @@ idem_store_result_e idem_aliases_read(idem_aliases_t *aliases, idem_store_t *sto
         return IDEM_STORE_UNAVAILABLE;
     }
     book = idem_alias_book_create(pool);
-    result = store->provider->aliases(store, book, &version, &writes, apr_time_now() + store->timeout, p);
-    install(aliases, pool, book, result == IDEM_STORE_OK && writes ? version : -1, writes);
+    result = store->provider->aliases(store, book, &version, &writes, &due, apr_time_now() + store->timeout, p);
+    install(aliases, pool, book, result == IDEM_STORE_OK && writes ? version : -1, writes, due);
     return result;
+}
+
+int idem_aliases_end(idem_aliases_t *aliases, idem_store_t *store, apr_pool_t *p)
+{
+    int ended = 0;
+    int due;
+
+    apr_thread_mutex_lock(aliases->lock);
+    due = aliases->due;
+    apr_thread_mutex_unlock(aliases->lock);
+    if (!due || apr_time_now() < aliases->look_again) {
+        return 0;
+    }
+    if (store->provider->end_aliases(store, &ended, apr_time_now() + store->timeout, p) == IDEM_STORE_OK && ended) {
+        idem_aliases_read(aliases, store, p);
+        return ended;
+    }
+    aliases->look_again = apr_time_now() + LOOK_AGAIN;
+    return 0;
 }

@@ -30,4 +30,10 @@ const char *idem_aliases_writes(idem_aliases_t *aliases, apr_pool_t *p);
 /* Reads them from the store, within its timeout. By any thread. The result of the store's call. */
 idem_store_result_e idem_aliases_read(idem_aliases_t *aliases, idem_store_t *store, apr_pool_t *p);
 
+/*
+ * By the child's thread, after a read: ends aliases whose date has passed, where nothing is remembered behind them, in the
+ * registry and so for everybody. How many have ended.
+ */
+int idem_aliases_end(idem_aliases_t *aliases, idem_store_t *store, apr_pool_t *p);
+
 #endif

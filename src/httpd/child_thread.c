@@ -27,6 +27,16 @@ APLOG_USE_MODULE(idempotency);
 #define SHOW_INTERVAL      apr_time_from_sec(5)
 #define GOODBYE_MARGIN     apr_time_from_sec(2) /* beyond the two store calls that a goodbye makes at most */
 
+static void end_aliases(idem_child_store_t *child, apr_pool_t *p)
+{
+    int ended = idem_aliases_end(child->aliases, &child->own, p);
+
+    if (ended) {
+        ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, child->registry, IDEM_LOG("2002") "%d %s ended: the date has passed, and nothing "
+                     "is remembered of the old identity", ended, ended == 1 ? "alias has" : "aliases have");
+    }
+}
+
 /* Sends the heartbeat where it is due. Request threads may reserve for half a lease after the last good one. */
 static void beat(idem_child_store_t *child, apr_pool_t *p)
 {
@@ -42,6 +52,7 @@ static void beat(idem_child_store_t *child, apr_pool_t *p)
         idem_conns_proved(child->conns, begun + child->lease / 2);
         child->next_heartbeat = begun + child->interval;
         idem_aliases_read(child->aliases, &child->own, p);
+        end_aliases(child, p);
     }
     else {
         idem_conns_unproved(child->conns, begun);

@@ -280,6 +280,7 @@ const idem_store_provider_t idem_store_pgsql = {
     idem_pgsql_overview,
     idem_pgsql_announce,
     idem_pgsql_aliases,
+    idem_pgsql_end_aliases,
     idem_pgsql_count,
     idem_pgsql_sweep,
     idem_pgsql_recover,

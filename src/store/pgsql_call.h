@@ -91,8 +91,9 @@ void idem_pg_settle_batch(idem_store_t *, idem_settle_t *const *, int n, apr_tim
 
 /* The calls of the vtable, one file a family. */
 void idem_pgsql_reserve(idem_store_t *, idem_reserve_t *const *, int n, apr_time_t deadline, apr_pool_t *);
-idem_store_result_e idem_pgsql_aliases(idem_store_t *, idem_alias_book_t *, int *version, const char **writes,
+idem_store_result_e idem_pgsql_aliases(idem_store_t *, idem_alias_book_t *, int *version, const char **writes, int *due,
                                        apr_time_t deadline, apr_pool_t *);
+idem_store_result_e idem_pgsql_end_aliases(idem_store_t *, int *ended, apr_time_t deadline, apr_pool_t *);
 idem_store_result_e idem_pgsql_count(idem_store_t *, const char *version, const idem_identity_t *identities, int n, int most,
                                      idem_count_t *counts, apr_time_t deadline, apr_pool_t *);
 void idem_pgsql_settle(idem_store_t *, idem_settle_t *const *, int n, apr_time_t deadline, apr_pool_t *);

@@ -5,6 +5,8 @@
 
 #include "store/pgsql_call.h"
 
+#define MOST_ENDED 8 /* aliases in one statement: writers of records wait for its end */
+
 static const idem_scope_t *scope_number(const idem_reserve_t *wanted, int number)
 {
     return number ? &wanted->older[number - 1] : &wanted->scope;
@@ -109,9 +111,9 @@ static idem_store_result_e fill_book(idem_store_t *store, idem_alias_book_t *boo
 {
     int i;
 
-    for (i = 0; i < PQntuples(rows) && !PQgetisnull(rows, i, 2); i++) {
-        idem_alias_t alias = {{idem_pg_get_text(rows, i, 2, p), idem_pg_get_text(rows, i, 3, p)},
-                              {idem_pg_get_text(rows, i, 4, p), idem_pg_get_text(rows, i, 5, p)}};
+    for (i = 0; i < PQntuples(rows) && !PQgetisnull(rows, i, 3); i++) {
+        idem_alias_t alias = {{idem_pg_get_text(rows, i, 3, p), idem_pg_get_text(rows, i, 4, p)},
+                              {idem_pg_get_text(rows, i, 5, p), idem_pg_get_text(rows, i, 6, p)}};
         idem_alias_result_e fault = idem_alias_book_add(book, &alias);
 
         if (fault != IDEM_ALIAS_OK) {
@@ -124,7 +126,7 @@ static idem_store_result_e fill_book(idem_store_t *store, idem_alias_book_t *boo
 }
 
 idem_store_result_e idem_pgsql_aliases(idem_store_t *store, idem_alias_book_t *book, int *version, const char **writes,
-                                       apr_time_t deadline, apr_pool_t *p)
+                                       int *due, apr_time_t deadline, apr_pool_t *p)
 {
     idem_pg_call_t call;
     idem_pg_params_t known;
@@ -139,7 +141,28 @@ idem_store_result_e idem_pgsql_aliases(idem_store_t *store, idem_alias_book_t *b
     if (result == IDEM_STORE_OK) {
         *version = idem_pg_get_int(rows, 0, 0);
         *writes = idem_pg_get_text(rows, 0, 1, p);
+        *due = idem_pg_get_bool(rows, 0, 2);
         result = fill_book(store, book, rows, p);
+        PQclear(rows);
+    }
+    return result;
+}
+
+idem_store_result_e idem_pgsql_end_aliases(idem_store_t *store, int *ended, apr_time_t deadline, apr_pool_t *p)
+{
+    idem_pg_call_t call;
+    idem_pg_params_t params;
+    PGresult *rows;
+    idem_store_result_e result;
+
+    *ended = 0;
+    idem_pg_call_begin(&call, store, deadline, p);
+    idem_pg_params_begin(&params, p);
+    idem_pg_add_int(&params, MOST_ENDED);
+    result = idem_pg_call_run(&call, &idem_pg_end_aliases, &params, &rows);
+    idem_pg_call_end(&call);
+    if (result == IDEM_STORE_OK) {
+        *ended = idem_pg_get_int(rows, 0, 0);
         PQclear(rows);
     }
     return result;

@@ -85,6 +85,7 @@ extern const idem_pg_statement_t idem_pg_cancel;
 extern const idem_pg_statement_t idem_pg_find;
 extern const idem_pg_statement_t idem_pg_find_chain;
 extern const idem_pg_statement_t idem_pg_aliases;
+extern const idem_pg_statement_t idem_pg_end_aliases;
 extern const idem_pg_statement_t idem_pg_count;
 extern const idem_pg_statement_t idem_pg_find_operation;
 extern const idem_pg_statement_t idem_pg_unknown;

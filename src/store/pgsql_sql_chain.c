@@ -49,10 +49,17 @@ const idem_pg_statement_t idem_pg_find_chain = {
 /* One snapshot: the aliases are those of the version. None where that is $1, the one that is known. */
 const idem_pg_statement_t idem_pg_aliases = {
     "idem_aliases", "i",
-    "SELECT c.alias_version, c.scope_version, a.old_tenant, a.old_principal, a.new_tenant, a.new_principal"
+    "SELECT c.alias_version, c.scope_version, EXISTS (SELECT 1 FROM idempotency_aliases d WHERE d.until <= now()),"
+    " a.old_tenant, a.old_principal, a.new_tenant, a.new_principal"
     " FROM idempotency_control c LEFT JOIN idempotency_aliases a ON c.alias_version <> $1 WHERE c.the_only_row"
     " ORDER BY a.created_at DESC, a.old_tenant, a.old_principal",
     1};
+
+/* $1 so many at most. The function waits for a lock, briefly, where there is one to end: see 005-alias-end.sql. */
+const idem_pg_statement_t idem_pg_end_aliases = {
+    "idem_end_aliases", "i",
+    "SELECT idempotency_end_aliases($1) WHERE " IDEM_SQL_DURABLE,
+    0};
 
 #define COUNT(condition)                                                                                               \
     "(SELECT count(*)::int FROM (SELECT FROM idempotency_records r WHERE r.scope_version = $3 AND r.tenant_id = s.tenant" \

@@ -203,11 +203,18 @@ typedef struct idem_store_provider_t {
 
     /*
      * Says the aliases' version and, where that is not the one that *version had, adds all of them to the book: as of
-     * one moment. *writes is the scope version that the registry is written in, in the pool. OK, STALE (they break the rules of core/alias.h, which the log says), UNAVAILABLE, AMBIGUOUS (no
-     * answer)
+     * one moment. *writes is the scope version that the registry is written in, in the pool; *due is 1 where the date of
+     * an alias has passed. OK, STALE (they break the rules of core/alias.h, which the log says), UNAVAILABLE, AMBIGUOUS
+     * (no answer)
      */
-    idem_store_result_e (*aliases)(idem_store_t *, idem_alias_book_t *, int *version, const char **writes,
+    idem_store_result_e (*aliases)(idem_store_t *, idem_alias_book_t *, int *version, const char **writes, int *due,
                                    apr_time_t deadline, apr_pool_t *);
+
+    /*
+     * Ends aliases whose date has passed and behind which nothing is remembered, a few at a time; *ended of them have.
+     * OK, UNAVAILABLE, AMBIGUOUS (no answer)
+     */
+    idem_store_result_e (*end_aliases)(idem_store_t *, int *ended, apr_time_t deadline, apr_pool_t *);
 
     /*
      * How many records each of n identities (1 to 32) has in a scope version, at most `most` counted.

@@ -179,6 +179,24 @@ subtest 'the end of an alias' => sub {
     is(($t->ctl('alias', 'add', '--from-tenant', "a\tb", '--from-principal', 'x', '--to-tenant', 'y', '--to-principal', 'z', '--until', '2099-01-01', '--reason', 'r'))[0], 2, 'and so are control characters');
 };
 
+subtest 'an alias ends by itself at its date, where nothing is remembered behind it' => sub {
+    my $kept = as('until-kept', '/charges', 'k');
+    my $soon = $t->pg->value(q(SELECT now() + interval '2 s'));
+    aliased([ 'until-kept', 'a' ], [ 'until-kept2', 'a' ], until => $soon);
+    aliased([ 'until-old', 'a' ], [ 'until-new', 'a' ], until => $soon);
+    aliased([ 'until-older', 'a' ], [ 'until-old', 'a' ]);
+    my ($first, $running);
+    ran($t, 1, 'until then', sub { $first = as('until-new', '/charges', 'k'); is_replay(as('until-old', '/charges', 'k'), $first, 'they are one') });
+    my $version = $t->pg->value('SELECT alias_version FROM idempotency_control');
+    my $there = sub { join ' ', map { $_->{old_tenant} } $t->pg->query(q(SELECT old_tenant FROM idempotency_aliases WHERE old_tenant LIKE 'until-%' ORDER BY 1)) };
+    ok(wait_for(sub { $there->() !~ /until-old\b/ }, 20), 'then it is gone') or diag($there->());
+    cmp_ok($t->pg->value('SELECT now()'), 'gt', $soon, 'not before');
+    is($there->(), 'until-kept until-older', 'one that something is remembered behind stays, and one whose date has not come');
+    is($t->pg->value('SELECT alias_version FROM idempotency_control'), $version + 1, 'every server learns of it');
+    ran($t, 1, 'they are two', sub { my $again = as('until-old', '/charges', 'k'); is($again->status, 200, 'runs'); ok(!$again->replayed, 'by itself') });
+    ran($t, 0, 'what is remembered is found', sub { is_replay(as('until-kept2', '/charges', 'k'), $kept, 'under the new identity'); is_replay(as('until-new', '/charges', 'k'), $first, 'and each finds its own') });
+};
+
 subtest 'a route that accepts an older revision' => sub {
     my $first = as('rev', '/upgraded', 'k1');
     my $other = as('rev', '/upgraded', 'k2', body => '{"amount":2}');
