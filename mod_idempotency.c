@@ -15,6 +15,7 @@
 #include "core/version.h"
 #include "httpd/balancer.h"
 #include "httpd/body.h"
+#include "httpd/cache.h"
 #include "httpd/capture.h"
 #include "httpd/check.h"
 #include "httpd/child.h"
@@ -126,6 +127,8 @@ static const command_rec directives[] = {
                   "how many threads of a child write to the registry at a time, each for all that wait"),
     AP_INIT_TAKE1("IdempotencyStoreFailure", idem_set_store_failure, NULL, RSRC_CONF,
                   "Closed: without the registry nothing with a key runs. Open: it runs unprotected"),
+    AP_INIT_TAKE1("IdempotencyReplayCache", idem_cache_set, NULL, RSRC_CONF,
+                  "shmcb:PATH(SIZE), memory in which final answers are kept for half a minute, or None"),
     AP_INIT_TAKE1("IdempotencyJournal", idem_set_journal, NULL, RSRC_CONF,
                   "the folder for settlements that the registry would not take"),
     AP_INIT_TAKE1("IdempotencyWriterEpoch", idem_set_writer_epoch, NULL, RSRC_CONF,
@@ -184,10 +187,13 @@ static void register_hooks(apr_pool_t *p)
     idem_capture_register();
     idem_shadow_register();
     idem_edge_register();
+    ap_hook_pre_config(idem_cache_pre_config, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_check_config(idem_check_config, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_check_config(idem_balancer_check_config, NULL, NULL, APR_HOOK_LAST);
     ap_hook_post_config(start, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_post_config(idem_sizing_start, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_post_config(idem_cache_start, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_child_init(idem_cache_child_init, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_init(idem_wait_child_init, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_init(idem_child_init, NULL, NULL, APR_HOOK_LAST);
 

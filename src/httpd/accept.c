@@ -7,6 +7,7 @@
 #include "core/digest.h"
 #include "core/uuid.h"
 #include "httpd/answer.h"
+#include "httpd/cached.h"
 #include "httpd/child.h"
 #include "httpd/counters.h"
 #include "httpd/dispatch.h"
@@ -81,9 +82,9 @@ static void wait_for_digest_key(const idem_store_t *store)
     }
 }
 
-static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store)
+/* What a record is looked for by. */
+static idem_reserve_t *begin_request(idem_ctx_t *ctx)
 {
-    const idem_dir_t *conf = ctx->conf;
     idem_reserve_t *wanted = apr_pcalloc(ctx->pool, sizeof(*wanted));
     const char *recipe = idem_recipe_format(ctx->pool, ctx->recipe);
 
@@ -92,6 +93,15 @@ static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store)
     memcpy(wanted->fingerprint, ctx->fingerprint, sizeof(wanted->fingerprint));
     wanted->recipe.octets = (const unsigned char *)recipe;
     wanted->recipe.len = strlen(recipe);
+    wanted->retention = ctx->conf->retention;
+    return wanted;
+}
+
+/* The rest of what the registry is told. */
+static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store, idem_reserve_t *wanted)
+{
+    const idem_dir_t *conf = ctx->conf;
+
     wait_for_digest_key(store);
     wanted->fingerprint_parts.octets = (const unsigned char *)"";
     if (store->digest_key_known) {
@@ -105,7 +115,6 @@ static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store)
     wanted->state = idem_machine_first(wanted->effect, conf->dispatch_mark);
     wanted->lease = conf->lease;
     wanted->max_run = conf->max_run;
-    wanted->retention = conf->retention;
     wanted->tombstone = conf->tombstone;
     wanted->reuse_allowed = conf->reuse == IDEM_REUSE_ALLOW;
     wanted->body_limit = conf->max_snapshot;
@@ -236,6 +245,7 @@ static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reser
     switch (wanted->result) {
     case IDEM_STORE_OK:
         ctx->reserve_in_doubt = wanted->maybe_written;
+        ctx->reserve = wanted;
         begin(ctx, wanted, wanted->operation, 1);
         return 0;
     case IDEM_STORE_FOUND:
@@ -280,12 +290,16 @@ static int look(request_rec *r, idem_ctx_t *ctx, idem_store_t *store, idem_reser
     if (same < 0) {
         say_unreadable(r, ctx);
     }
+    if (verdict == IDEM_VERDICT_REPLAY) {
+        idem_cached_keep(r, ctx, wanted, found);
+    }
     return 0;
 }
 
 void idem_accept(request_rec *r, idem_ctx_t *ctx)
 {
     idem_store_t *store = idem_context_store(ctx);
+    const idem_record_t *cached;
     idem_reserve_t *wanted;
     int looks;
 
@@ -294,7 +308,15 @@ void idem_accept(request_rec *r, idem_ctx_t *ctx)
         return;
     }
     ctx->over_quota = 0;
-    wanted = make_request(ctx, store);
+    wanted = begin_request(ctx);
+    cached = idem_cached_find(r, ctx, wanted);
+    if (cached) {
+        ctx->scope = cached->scope;
+        keep_operation(ctx, cached->operation, cached->generation);
+        idem_answer_verdict(ctx, IDEM_VERDICT_REPLAY, wanted, cached);
+        return;
+    }
+    make_request(ctx, store, wanted);
     ctx->over_quota = wanted->may_write && !idem_quota_allows(r, ctx);
     wanted->may_write &= !ctx->over_quota;
     for (looks = 0; looks < MOST_LOOKS; looks++) {
@@ -314,7 +336,7 @@ void idem_accept(request_rec *r, idem_ctx_t *ctx)
 void idem_accept_look(request_rec *r, idem_ctx_t *ctx)
 {
     idem_store_t *store = idem_context_store(ctx);
-    idem_reserve_t *wanted = make_request(ctx, store);
+    idem_reserve_t *wanted = make_request(ctx, store, begin_request(ctx));
     const idem_record_t *found;
     idem_verdict_e verdict;
     int same;

@@ -143,6 +143,7 @@ void *idem_config_merge_server(apr_pool_t *p, void *outer, void *inner)
     MERGE_POINTER(docs);
     MERGE_POINTER(journal);
     MERGE_POINTER(journal_directive);
+    MERGE_POINTER(cache);
     merged->shortest_lease = in->shortest_lease;
     if (!merged->shortest_lease || (out->shortest_lease && out->shortest_lease < merged->shortest_lease)) {
         merged->shortest_lease = out->shortest_lease;

@@ -142,6 +142,8 @@ typedef struct idem_server_t {
     const ap_directive_t *journal_directive;
     struct idem_journaling_t *journaling; /* this child's, made in child_init */
     struct idem_waiters_t *waiters;    /* likewise; one for all servers */
+    struct idem_cache_t *cache;        /* IdempotencyReplayCache; after post_config one that is open, or NULL */
+    unsigned char registry_digest[32]; /* of the registry that its entries are of; with cache */
 } idem_server_t;
 
 void *idem_config_create_dir(apr_pool_t *p, char *dir);

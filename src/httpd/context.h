@@ -83,6 +83,8 @@ typedef struct idem_ctx_t {
     idem_state_e state;             /* as reserved, or as the dispatch has made it */
     int reserve_in_doubt;           /* it is ours, but one of its sendings got no answer and may still come */
     unsigned char owner_token[IDEM_UUID_LEN]; /* of that reserve */
+    const idem_reserve_t *reserve;  /* with which it became ours as a new record; NULL: it was taken over */
+    unsigned char *cache_room;      /* for an entry of the replay cache; NULL until one is looked for */
     apr_interval_time_t reserved_at; /* by a clock that nobody sets: before the reserve was sent */
     int dispatched;                 /* a real handler has been given the request */
 

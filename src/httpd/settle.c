@@ -10,6 +10,7 @@
 #include "core/snapshot.h"
 #include "core/uuid.h"
 #include "httpd/accept.h"
+#include "httpd/cached.h"
 #include "httpd/child.h"
 #include "httpd/counters.h"
 #include "httpd/inflight.h"
@@ -304,6 +305,9 @@ int idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body)
     }
     if (settle->result == IDEM_STORE_UNAVAILABLE || settle->result == IDEM_STORE_AMBIGUOUS) {
         keep_for_later(r, ctx, &settlement);
+    }
+    if (!settlement.by_backend) {
+        idem_cached_keep_settled(r, ctx, settle);
     }
     replaced = answer_late(r, ctx, settle);
     ctx->phase = IDEM_PHASE_SETTLED;

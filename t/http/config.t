@@ -61,11 +61,12 @@ for my $line (@wrong) {
     refused(substr($line, 0, 80) =~ s/[^ -~]/?/gr, place("!$line"), qr/Idempotency/);
 }
 my @wrong_server = ('IdempotencyStoreFailure Perhaps', 'IdempotencyJournal /nowhere/journal', 'IdempotencyStoreTimeout 0s', 'IdempotencyStoreTimeout soon', 'IdempotencyStorePrepare Perhaps', 'IdempotencyStoreWriters 0', 'IdempotencyStoreWriters -1', 'IdempotencyStoreWriters two', 'IdempotencyWriterEpoch 0', 'IdempotencyWriterEpoch x',
-    'IdempotencyDocs /relative', 'IdempotencyDocs https://docs.example/errors#part', 'IdempotencyDocs', 'IdempotencyStore nowhere.example');
+    'IdempotencyDocs /relative', 'IdempotencyDocs https://docs.example/errors#part', 'IdempotencyDocs', 'IdempotencyStore nowhere.example',
+    (map { "IdempotencyReplayCache $_" } '', 'Some', 'memcache:localhost', 'dbm:/tmp/cache', 'redis:localhost', 'shmcbx', 'shmcb:run/c(8X)', 'shmcb:run/c(63K)', 'shmcb:run/c(64M)', 'shmcb:run/c(8M', 'shmcb:(', 'shmcb:run/c(-1)', 'shmcb:run/c()'));
 for my $line (@wrong_server) {
     refused($line, "!$line\n" . place(), qr/Idempotency/);
 }
-for my $line ('IdempotencyStoreFailure Open', 'IdempotencyJournal /var/tmp', 'IdempotencyStore x', 'IdempotencyStoreTimeout 1s', 'IdempotencyStorePrepare Off', 'IdempotencyWriterEpoch 2', 'IdempotencyDocs https://docs.example/') {
+for my $line ('IdempotencyReplayCache None', 'IdempotencyStoreFailure Open', 'IdempotencyJournal /var/tmp', 'IdempotencyStore x', 'IdempotencyStoreTimeout 1s', 'IdempotencyStorePrepare Off', 'IdempotencyWriterEpoch 2', 'IdempotencyDocs https://docs.example/') {
     refused("$line in a section", place("!$line"), qr/not allowed (?:here|in)/);
 }
 
@@ -106,6 +107,8 @@ taken('the registry of another host', "ServerName main.example\n<VirtualHost 127
 
 # Everything at once, as an operator may write it.
 refused('more writers than connections', "!IdempotencyStoreWriters 99\n" . place(), qr/DBDMax/);
+refused('a cache whose module is not loaded', "!IdempotencyReplayCache shmcb\n" . place(), qr/mod_socache_shmcb/, without => ['socache_shmcb']);
+taken("a cache: $_", "IdempotencyReplayCache $_\n" . place()) for 'shmcb', 'SHMCB:', 'shmcb:(64K)', 'shmcb:run/replay(63M)', 'None';
 taken('as many writers as connections', "IdempotencyStoreWriters 2\n" . place());
 taken('all directives', "IdempotencyStoreTimeout 1500ms\nIdempotencyStorePrepare Off\nIdempotencyWriterEpoch 1\nIdempotencyDocs https://docs.example/errors\n" . place(
     'IdempotencyRoute "orders of %{MATCH_SHOP}" revision=3 methods=POST,PUT,PATCH', 'IdempotencyTenant env:OIDC_CLAIM_tenant const:eu', 'IdempotencyPrincipal env:OIDC_CLAIM_iss env:OIDC_CLAIM_sub',

@@ -76,8 +76,9 @@ subtest 'with fifty in flight' => sub {
     my $first = $c->post('/proxy', key => $done, body => '{}');
     $t->backend->behave(hold => 1);
     my @keys = map { fresh_key() } 1 .. 50;
+    my $effects = () = $t->backend->effects;
     my @running = map { $c->send(POST => '/proxy', key => $_, body => '{}') } @keys;
-    ok(wait_for(sub { $t->record_count("status = 'EXECUTING'") == 50 }, 30), 'fifty are running');
+    ok(wait_for(sub { $t->record_count("status = 'EXECUTING'") == 50 && (() = $t->backend->effects) == $effects + 50 }, 30), 'fifty are running');
     my $begun = time;
     like(lines('epoch', 'raise'), qr/writer epoch 2/, 'raised');
     cmp_ok(time - $begun, '<', 5, 'without waiting for them');

@@ -9,7 +9,7 @@ use IO::Socket::INET;
 use Idem::Util;
 
 my %STATIC = map { $_ => 1 } qw(core so watchdog http log_config logio version unixd);
-my @BASE = qw(authn_core authn_file authz_core authz_user auth_basic alias dir env setenvif mime headers rewrite reqtimeout);
+my @BASE = qw(authn_core authn_file authz_core authz_user auth_basic alias dir env setenvif mime headers rewrite reqtimeout socache_shmcb);
 
 my %MPM = (
     event => <<'CONF',
@@ -30,7 +30,7 @@ MaxRequestWorkers 32
 CONF
 );
 
-# new(mpm => 'event' | 'prefork' (default event, or what IDEM_MPM says), modules => [names beside the base], config => text, mpm_config => text,
+# new(mpm => 'event' | 'prefork' (default event, or what IDEM_MPM says), modules => [names beside the base], without => [names of it], config => text, mpm_config => text,
 #     pg => Idem::Postgres or undef (no store), db_user => role, dbd => text in place of the default DBD settings,
 #     module => 0 to leave mod_idempotency out, root => folder, env => {}, log_level => 'info')
 sub new {
@@ -69,7 +69,7 @@ sub config_text {
     my $c = { %$self, %arg };
     my @names = ("mpm_$c->{mpm}", @BASE, $c->{mpm} eq 'event' ? 'cgid' : 'cgi');
     push @names, 'dbd' if $c->{pg} || $c->{dbd};
-    my %seen = %STATIC;
+    my %seen = (%STATIC, map { $_ => 1 } @{ $c->{without} || [] });
     my $text = "ServerRoot \"$c->{root}\"\nServerName localhost\nListen 127.0.0.1:$c->{port}\nPidFile $c->{root}/run/httpd.pid\n";
     $text .= "DefaultRuntimeDir $c->{root}/run\n";
     for my $name (grep { !$seen{$_}++ } @names, @{ $c->{modules} }) {
