@@ -38,7 +38,7 @@ like($said, qr/IdempotencyTenant/, 'and it says what is missing');
 for my $file (grep { !m{/(?:oidc-bearer|oidc-both|client-certificate)\.conf} } glob "$conf/examples/*.conf") {
     accepted(slurp($file) =~ s{exec:/bin/cat [^"]*}{exec:/bin/echo secret}gr, $file);
 }
-like(slurp("$conf/idempotency.load"), qr/\A# Depends: dbd\nLoadModule idempotency_module \S+\n\z/, 'idempotency.load, as a2enmod reads it');
+like(slurp("$conf/idempotency.load"), qr/\A# Depends: dbd socache_shmcb\nLoadModule idempotency_module \S+\n\z/, 'idempotency.load, as a2enmod reads it');
 
 my ($status, $said) = run(cmd => [ 'promtool', 'check', 'rules', "$conf/examples/alerts.yml" ], self => 1, dir => source_dir());
 is($status, 0, 'the alert rules') or diag($said);
