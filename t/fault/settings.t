@@ -160,16 +160,22 @@ subtest 'migrate --no-roles --schema, as an owner who may make neither roles nor
     $t->httpd->stop;
 };
 
-subtest 'passwords' => sub {
+subtest 'passwords, and none' => sub {
     my $secret = 'pw-3f9c7a-' . $$;
     $t->pg->do("CREATE ROLE websecret LOGIN PASSWORD '$secret' IN ROLE idempotency_writer");
     spew($t->pg->data . '/pg_hba.conf', "host all websecret 127.0.0.1/32 scram-sha-256\n" . slurp($t->pg->data . '/pg_hba.conf'), 0600);
+    my $me = getpwuid($> || (getpwnam('mod-idempotency'))[2]); # whom the servers run as
+    $t->pg->do(qq(CREATE ROLE webpeer LOGIN IN ROLE idempotency_writer; CREATE ROLE "$me" LOGIN IN ROLE idempotency_writer));
+    spew($t->pg->data . '/pg_hba.conf', qq(local all webpeer peer map=servers\nlocal all "$me" peer\n) . slurp($t->pg->data . '/pg_hba.conf'), 0600);
+    spew($t->pg->data . '/pg_ident.conf', "servers $me webpeer\n", 0600);
     $t->pg->do('SELECT pg_reload_conf()');
     my $folder = $t->root;
     spew("$folder/pgpass", "127.0.0.1:*:*:websecret:$secret\n", 0600);
     spew("$folder/pg_service.conf", sprintf("[registry]\nhost=127.0.0.1\nport=%d\ndbname=postgres\nuser=websecret\nconnect_timeout=2\npassfile=%s\n", $t->pg->port, "$folder/pgpass"), 0644);
     my $dbd = $t->httpd->dbd_text($t->pg, 'websecret');
     my %way = (
+        'peer, by a map' => [ $t->httpd->dbd_text($t->pg, 'webpeer'), {}, 'webpeer' ],
+        'peer, by the account\'s own name' => [ $t->httpd->dbd_text($t->pg, $me), {}, $me ],
         'a password file' => [ $dbd =~ s/host=\S+/host=127.0.0.1 passfile=$folder\/pgpass/r, {} ],
         'a service file' => [ $dbd =~ s/DBDParams.*/DBDParams "service=registry"/r, { PGSERVICEFILE => "$folder/pg_service.conf" } ],
     );
@@ -178,10 +184,20 @@ subtest 'passwords' => sub {
         local $t->httpd->{env} = $way{$name}[1];
         $t->httpd->start;
         works($name);
-        is($t->pg->value("SELECT count(*) > 0 FROM pg_stat_activity WHERE usename = 'websecret'"), 't', 'as that user');
+        is($t->pg->value("SELECT count(*) > 0 FROM pg_stat_activity WHERE usename = '@{[ $way{$name}[2] // 'websecret' ]}'"), 't', 'as that user');
+        # command lines are what ps shows, process titles of PostgreSQL's too
         my @seen = grep { index(eval { slurp("/proc/$_/cmdline") } // '', $secret) >= 0 || index(eval { slurp("/proc/$_/environ") } // '', $secret) >= 0 }
             grep { /^\d+$/ } map { m{/proc/(.*)} } glob '/proc/[0-9]*';
         is_deeply(\@seen, [], 'in no command line, process title or environment');
+        $t->httpd->stop;
+    }
+    spew($t->pg->data . '/pg_ident.conf', "servers somebody-else webpeer\n", 0600);
+    $t->pg->do('SELECT pg_reload_conf()');
+    {
+        local $t->httpd->{dbd} = $way{'peer, by a map'}[0];
+        $t->httpd->start;
+        problem(post(fresh_key()), 'store-unavailable');
+        like($t->httpd->log, qr/IDEM0902.*Peer authentication failed/i, 'who is not in the map is refused, and the log says so');
         $t->httpd->stop;
     }
     spew("$folder/pgpass", "127.0.0.1:*:*:websecret:wrong-$secret\n", 0600);
@@ -200,6 +216,6 @@ subtest 'passwords' => sub {
 
 unlike($_->httpd->log, qr/exit signal/, 'no child has crashed') for $t, $second;
 $_->httpd->allow_log(qr/IDEM0902|IDEM0904|IDEM1003|IDEM0806|IDEM0401|AH00161|AH00484|AH10159/) for $t, $second;
-$t->allow_pg_log(qr/terminating connection|permission denied|must be (?:owner|superuser|member)|password authentication failed|does not exist|could not serialize|unexpected EOF|database system|server process|connection to client lost|must have admin option|null value|Unterminated/i);
+$t->allow_pg_log(qr/terminating connection|permission denied|must be (?:owner|superuser|member)|(?:password|[Pp]eer) authentication failed|provided user name|no match in usermap|does not exist|could not serialize|unexpected EOF|database system|server process|connection to client lost|must have admin option|null value|Unterminated/i);
 $second->finish(more => 1);
 $t->finish;
