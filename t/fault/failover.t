@@ -35,12 +35,30 @@ ran($t, 0, 'the standby alone', sub { problem($third->client->post('/proxy', key
 like($third->httpd->log, qr/IDEM0902.*the server is in recovery/, 'the log says why');
 
 my $load = Idem::Load->start($t, clients => \@both, workers => 6);
+# Those of these keys that a server has no record of; or none of a final state.
+sub missing {
+    my ($server, $where, @keys) = @_;
+    my %there = map { $_->{idem_key} => 1 } $server->query("SELECT idem_key FROM idempotency_records WHERE $where");
+    return grep { !$there{$_} } @keys;
+}
+
 ok($load->wait_for_more(200, 60), 'requests are served');
 $primary->kill9;
 ok($load->wait_for_more(503, 10), 'the server is dead, they are refused');
+# what clients were told until then, every answer of theirs written down
+my @accepted = $load->accepted;
+cmp_ok(scalar @accepted, '>=', 60, @accepted . ' keys were accepted before the server died');
+is_deeply([ missing($standby, 'true', @accepted) ], [], 'the standby has them, before it is promoted');
 ok($standby->promote, 'the standby is promoted');
 ok($load->wait_for_more(200, 60), 'they are served again, no httpd was restarted');
 $load->stop;
+my @all = $load->accepted;
+cmp_ok(scalar @all, '>=', @accepted + 60, @all . ' in the end');
+my @unsettled;
+ok(wait_for(sub { !(@unsettled = missing($standby, "status = 'SUCCEEDED'", @all)) }, 20), 'every accepted key is on record, as succeeded') or diag("@unsettled");
+my %ran;
+$ran{ $_->{key} =~ s/"//gr }++ for $t->backend->effects;
+is_deeply([ grep { ($ran{$_} // 0) != 1 } @all ], [], 'and has had one effect, by the backend\'s own book');
 $load->holds('failover', journal => 1);
 
 my ($key, $first) = (fresh_key());

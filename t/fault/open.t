@@ -10,7 +10,7 @@ my $t = Idem::Test->new(start => 0, mpm_config => "ServerLimit 1\nStartServers 1
 $wire = Idem::Wire->new($t->pg);
 my $route = protected('/charges', 'charges.create');
 my $host = sub { my ($name, @more) = @_; return join "\n", "<VirtualHost 127.0.0.1:\@PORT\@>", "ServerName $name", "IdempotencyStore registry.example", @more, $route, '</VirtualHost>' };
-$t->httpd->{config} = $t->expand(join "\n", "IdempotencyStoreTimeout 1s", $host->('closed.example'), $host->('open.example', 'IdempotencyStoreFailure Open'),
+$t->httpd->{config} = $t->expand(join "\n", "IdempotencyStoreTimeout 1s\nIdempotencyStoreWriters 1", $host->('closed.example'), $host->('open.example', 'IdempotencyStoreFailure Open'),
     "<VirtualHost 127.0.0.1:1>\nServerName registry.example\n" . $t->httpd->dbd_text($wire, 'web') . "</VirtualHost>\n");
 $t->httpd->start;
 my ($closed, $open) = map { $t->client->with(authority => $_) } qw(closed.example open.example);
@@ -64,6 +64,30 @@ subtest 'a reserve in doubt is never run, Open or not' => sub {
         $wire->on(idem_reserve => $what, times => 2);
         ran($t, 0, $what, sub { problem($open->post('/charges', key => $key, body => $body), 'store-unavailable') });
     }
+};
+
+subtest 'many reserves in one statement, and all in doubt' => sub {
+    my @keys = map { fresh_key() } 1 .. 8;
+    my $hits = $wire->hits;
+    # one writer is kept, so that the others wait for company
+    $wire->on(idem_reserve => 'hold');
+    $wire->on(idem_reserve_many => 'silent');
+    my %status;
+    my $count = executed($t, sub {
+        my $first = $open->send(POST => '/charges', key => fresh_key(), body => $body);
+        ok(wait_for(sub { $wire->hits == $hits + 1 }, 5), 'one is on its way');
+        my @others = map { $open->send(POST => '/charges', key => $_, body => $body) } @keys;
+        ok($others[-1]->silent(0.2), 'the others wait');
+        $wire->release;
+        is($first->response->status, 200, 'it runs');
+        $status{ $_->response->status }++ for @others;
+    });
+    is($wire->hits, $hits + 2, 'they were sent together');
+    cmp_ok($status{503} // 0, '>=', 2, 'and are refused, Open or not') or diag(explain(\%status));
+    is($count, 1 + ($status{200} // 0), 'none of them runs');
+    $wire->release;
+    ok(wait_for(sub { $t->record_count("status = 'EXECUTING'") == 0 }, 10), 'all are withdrawn');
+    ran($t, 8 - ($status{200} // 0), 'afterwards', sub { is((grep { $open->post('/charges', key => $_, body => $body)->status != 200 } @keys), 0, 'they run') });
 };
 
 $t->httpd->expect_log(qr/IDEM1204.*IdempotencyStoreFailure Open/, qr/IDEM0403.*without protection/);

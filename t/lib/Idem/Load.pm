@@ -62,7 +62,11 @@ sub results {
 }
 
 # How often a status (or one that this describes) was answered.
-sub count { my ($self, $status) = @_; return scalar grep { $_->[1] =~ /\A(?:$status)\z/ } $self->results }
+# Asked for again and again beside the load itself, hence without reading the whole.
+sub count { my ($self, $status) = @_; my $count = 0; $count += () = slurp($_) =~ /^\["[^"]*",(?:$status),.*\n/mg for glob "$self->{folder}/results-*"; return $count }
+
+# The keys whose requests were answered with the backend's own response so far.
+sub accepted { my ($self) = @_; my %key = map { $_->[1] == 200 ? ($_->[0] => 1) : () } $self->results; return sort keys %key }
 
 # Waits until so many more of them have come.
 sub wait_for_more {
