@@ -37,7 +37,10 @@ sub new {
     my ($class, %arg) = @_;
     my $self = bless {
         mpm => $ENV{IDEM_MPM} || 'event', modules => [], config => '', module => 1, log_level => 'info', env => {}, %arg,
-        port => free_port(), expected => [], allowed => [],
+        port => free_port(), expected => [],
+        # A server that ends in the moment in which it has taken a connection: libpq writes its parting words to stderr
+        # before whoever connects has had a chance to say otherwise.
+        allowed => [qr/^FATAL:  terminating connection due to /],
     }, $class;
     die "no such MPM: $self->{mpm}\n" unless $MPM{ $self->{mpm} };
     $self->{program} = (grep { -x } qw(/usr/sbin/apache2 /usr/sbin/httpd))[0] or die "no httpd is installed\n";
