@@ -5,6 +5,8 @@
 #include <apr_strings.h>
 
 #include "ctl/ctl.h"
+#include "ctl/store.h"
+#include "store/journal.h"
 
 /* So many records a transaction: locks and log stay small, and writers get their turn. */
 #define BATCH "500"
@@ -113,8 +115,24 @@ static long erase_rest(idem_ctl_t *ctl, const char *tenant)
     return total;
 }
 
-static idem_ctl_exit_e erase(idem_ctl_t *ctl, const char *tenant, int now)
+/* The tenant's entries in a server's journal. DONE, or after a line on stderr REFUSED or STORE. */
+static idem_ctl_exit_e erase_journal(idem_ctl_t *ctl, const char *tenant, const char *dir, idem_journal_erased_t *erased)
 {
+    idem_store_t *store = idem_ctl_store(ctl);
+    const char *why;
+
+    if (!store) {
+        return IDEM_CTL_STORE;
+    }
+    return idem_journal_erase(dir, store, tenant, erased, ctl->p, &why)
+               ? IDEM_CTL_DONE
+               : idem_ctl_fail(IDEM_CTL_REFUSED, "--journal %s: %s", dir, why);
+}
+
+static idem_ctl_exit_e erase(idem_ctl_t *ctl, const char *tenant, int now, const char *journal)
+{
+    idem_journal_erased_t erased = {0, 0};
+    idem_ctl_exit_e status;
     PGresult *rows = NULL;
     long records = 0;
     long rest;
@@ -139,10 +157,18 @@ static idem_ctl_exit_e erase(idem_ctl_t *ctl, const char *tenant, int now)
     if (left < 0) {
         return IDEM_CTL_STORE;
     }
-    printf(ctl->json ? "{\"records\": %ld, \"other_rows\": %ld, \"left\": %ld}\n"
-                     : "%ld records and %ld rows without a record are gone, %ld records stay\n",
-           records, rest, left);
-    return !left ? IDEM_CTL_DONE
+    status = journal ? erase_journal(ctl, tenant, journal, &erased) : IDEM_CTL_DONE;
+    printf(ctl->json ? "{\"records\": %ld, \"other_rows\": %ld, \"left\": %ld, \"journal\": %d, \"unreadable\": %d}\n"
+                     : "%ld records and %ld rows without a record are gone, %ld records stay; %d entries of the journal are "
+                       "gone, %d files of it cannot be read\n",
+           records, rest, left, erased.removed, erased.unreadable);
+    if (status != IDEM_CTL_DONE) {
+        return status;
+    }
+    if (erased.unreadable) {
+        idem_ctl_fail(IDEM_CTL_REFUSED, "what cannot be read in %s may be of this tenant: look at it", journal);
+    }
+    return !left ? (erased.unreadable ? IDEM_CTL_REFUSED : IDEM_CTL_DONE)
                  : idem_ctl_fail(IDEM_CTL_REFUSED, now ? "operations that are running stay: say it again when they have ended"
                                                        : "what is not final or still replayed stays; --now takes it, too");
 }
@@ -150,8 +176,9 @@ static idem_ctl_exit_e erase(idem_ctl_t *ctl, const char *tenant, int now)
 static idem_ctl_exit_e run(idem_ctl_t *ctl, int argc, const char *const *argv)
 {
     const char *tenant = NULL;
+    const char *journal = NULL;
     int now = 0;
-    const idem_ctl_option_t options[] = {{"tenant", &tenant, NULL}, {"now", NULL, &now}, {NULL, NULL, NULL}};
+    const idem_ctl_option_t options[] = {{"tenant", &tenant, NULL}, {"now", NULL, &now}, {"journal", &journal, NULL}, {NULL, NULL, NULL}};
     idem_ctl_exit_e status;
 
     if (idem_ctl_options(argc, argv, options, NULL, 0) < 0) {
@@ -164,11 +191,11 @@ static idem_ctl_exit_e run(idem_ctl_t *ctl, int argc, const char *const *argv)
     if (status == IDEM_CTL_DONE) {
         status = idem_ctl_connect(ctl);
     }
-    return status == IDEM_CTL_DONE ? erase(ctl, tenant, now) : status;
+    return status == IDEM_CTL_DONE ? erase(ctl, tenant, now, journal) : status;
 }
 
 const idem_ctl_command_t idem_ctl_erase = {
-    "erase", "--tenant T [--now]",
+    "erase", "--tenant T [--now] [--journal DIR]",
     "removes a tenant's records past their retention, and what else names them; --now: every record that is not at work,"
-    " so that a retry would run again",
+    " so that a retry would run again; --journal: also what this server's IdempotencyJournal has of them",
     run};

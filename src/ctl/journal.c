@@ -68,14 +68,16 @@ typedef struct count_t {
     int applied;
     int aside;
     int waiting;
+    int dropped;
 } count_t;
 
 static void report(void *baton, const idem_journal_entry_t *entry, idem_journal_fate_e fate, const char *reason)
 {
-    static const char *const fates[] = {"applied", "put aside", "put aside", "left"};
+    static const char *const fates[] = {"applied", "put aside", "put aside", "left", "dropped"};
     count_t *count = baton;
 
     count->applied += fate == IDEM_JOURNAL_APPLIED;
+    count->dropped += fate == IDEM_JOURNAL_DROPPED;
     count->waiting += fate == IDEM_JOURNAL_WAITS;
     count->aside += fate == IDEM_JOURNAL_ASIDE_PASSED || fate == IDEM_JOURNAL_ASIDE_BROKEN;
     if (!count->ctl->json) {
@@ -89,7 +91,7 @@ static idem_ctl_exit_e apply(idem_ctl_t *ctl, const char *dir)
     idem_ctl_exit_e status = idem_ctl_connect(ctl);
     idem_store_t *store = status == IDEM_CTL_DONE ? idem_ctl_store(ctl) : NULL;
     idem_journal_t journal = {dir, ""};
-    count_t count = {ctl, 0, 0, 0};
+    count_t count = {ctl, 0, 0, 0, 0};
     const char *why;
     int left;
 
@@ -102,8 +104,9 @@ static idem_ctl_exit_e apply(idem_ctl_t *ctl, const char *dir)
     if (left < 0) {
         return idem_ctl_fail(IDEM_CTL_REFUSED, "%s: %s", dir, why);
     }
-    printf(ctl->json ? "{\"applied\": %d, \"aside\": %d, \"waiting\": %d}\n" : "%d applied, %d put aside, %d left\n",
-           count.applied, count.aside, count.waiting);
+    printf(ctl->json ? "{\"applied\": %d, \"aside\": %d, \"waiting\": %d, \"dropped\": %d}\n"
+                     : "%d applied, %d put aside, %d left, %d dropped\n",
+           count.applied, count.aside, count.waiting, count.dropped);
     return count.waiting ? IDEM_CTL_STORE : count.aside ? IDEM_CTL_REFUSED : IDEM_CTL_DONE;
 }
 

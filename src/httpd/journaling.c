@@ -94,6 +94,12 @@ static void report(void *baton, const idem_journal_entry_t *entry, idem_journal_
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, journaling->server,
                      IDEM_LOG("1603") "the journal's settlement of operation %s is put aside: %s", operation, reason);
         break;
+    case IDEM_JOURNAL_DROPPED:
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, journaling->server,
+                     IDEM_LOG("1607") "the journal's settlement of operation %s, generation %d (%s, %d) is dropped: %s", operation,
+                     entry->settlement.settle.generation, idem_outcome_name(entry->settlement.settle.outcome),
+                     entry->settlement.settle.response_code, reason);
+        break;
     case IDEM_JOURNAL_ASIDE_BROKEN:
         ap_log_error(APLOG_MARK, APLOG_ERR, 0, journaling->server,
                      IDEM_LOG("1604") "%s in the journal is put aside: %s", entry->name, reason);

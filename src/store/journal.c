@@ -15,13 +15,10 @@
 #include "core/digest.h"
 #include "core/uuid.h"
 #include "store/journal_entry.h"
+#include "store/journal_files.h"
 
-#define SUFFIX          ".settlement"
-#define UNFINISHED      ".unfinished-"
 #define UNFINISHED_FOR  3600 /* seconds after which nobody can still be writing it */
-#define MOST_OCTETS     (APR_INT64_C(1100) * 1024 * 1024) /* the largest snapshot, and its head */
 #define MOST_REFUSALS   3    /* in a row: then the store is away, and no single entry is to blame */
-#define MOST_NAMES      1000
 
 const char *idem_journal_fault(const char *dir, uid_t uid, gid_t gid, apr_pool_t *p)
 {
@@ -52,17 +49,6 @@ void idem_journal_registry(const unsigned char digest_key[32], unsigned char reg
 
     idem_hmac_sha256(digest_key, 32, what, sizeof(what) - 1, digest);
     memcpy(registry, digest, IDEM_JOURNAL_REGISTRY_LEN);
-}
-
-static const char *hex_of(const unsigned char *registry, apr_pool_t *p)
-{
-    char *text = apr_palloc(p, 2 * IDEM_JOURNAL_REGISTRY_LEN + 1);
-    int i;
-
-    for (i = 0; i < IDEM_JOURNAL_REGISTRY_LEN; i++) {
-        apr_snprintf(text + 2 * i, 3, "%02x", registry[i]);
-    }
-    return text;
 }
 
 /* ---------------------------------------------------------------- writing */
@@ -112,9 +98,9 @@ int idem_journal_write(const char *dir, const unsigned char registry[IDEM_JOURNA
                        const idem_settlement_t *settlement, apr_pool_t *p, const char **why)
 {
     apr_time_t now = apr_time_now();
-    const char *name = apr_psprintf(p, "%s-%014" APR_TIME_T_FMT "-%s-%d" SUFFIX, hex_of(registry, p), apr_time_as_msec(now),
+    const char *name = apr_psprintf(p, "%s-%014" APR_TIME_T_FMT "-%s-%d" IDEM_JOURNAL_SUFFIX, idem_journal_hex(registry, p), apr_time_as_msec(now),
                                     idem_uuid_text(p, settlement->settle.operation), settlement->settle.generation);
-    const char *unfinished = apr_psprintf(p, UNFINISHED "%ld-%s", (long)getpid(), name);
+    const char *unfinished = apr_psprintf(p, IDEM_JOURNAL_UNFINISHED "%ld-%s", (long)getpid(), name);
     int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int done = dir_fd >= 0 && write_file(dir_fd, unfinished, idem_journal_encode(settlement, registry, now, p));
 
@@ -130,47 +116,6 @@ int idem_journal_write(const char *dir, const unsigned char registry[IDEM_JOURNA
         close(dir_fd);
     }
     return done;
-}
-
-/* ---------------------------------------------------------------- names */
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static int is_entry(const char *name, const char *registry)
-{
-    apr_size_t len = strlen(name);
-
-    return len > sizeof(SUFFIX) && !strcmp(name + len - (sizeof(SUFFIX) - 1), SUFFIX) && *name != '.' &&
-           (!registry || !strncmp(name, registry, strlen(registry)));
-}
-
-/* Up to MOST_NAMES names of entries behind `after`, in order; *more where there are others. NULL with errno. */
-static apr_array_header_t *read_names(const char *dir, const char *registry, const char *after, apr_pool_t *p, int *more)
-{
-    apr_array_header_t *names = apr_array_make(p, 16, sizeof(const char *));
-    DIR *handle = opendir(dir);
-    const struct dirent *item;
-
-    *more = 0;
-    if (!handle) {
-        return NULL;
-    }
-    while ((item = readdir(handle)) != NULL) {
-        if (!is_entry(item->d_name, registry) || strcmp(item->d_name, after) <= 0) {
-            continue;
-        }
-        if (names->nelts == MOST_NAMES) {
-            *more = 1;
-            break;
-        }
-        APR_ARRAY_PUSH(names, const char *) = apr_pstrdup(p, item->d_name);
-    }
-    closedir(handle);
-    qsort(names->elts, (size_t)names->nelts, sizeof(const char *), compare_names);
-    return names;
 }
 
 /* ---------------------------------------------------------------- aside */
@@ -206,7 +151,7 @@ static void put_unfinished_aside(const char *dir, int dir_fd, apr_pool_t *p)
     struct stat info;
 
     while (handle && (item = readdir(handle)) != NULL) {
-        if (!strncmp(item->d_name, UNFINISHED, sizeof(UNFINISHED) - 1) &&
+        if (!strncmp(item->d_name, IDEM_JOURNAL_UNFINISHED, sizeof(IDEM_JOURNAL_UNFINISHED) - 1) &&
             !fstatat(dir_fd, item->d_name, &info, AT_SYMLINK_NOFOLLOW) &&
             apr_time_sec(apr_time_now()) - info.st_mtime > UNFINISHED_FOR) {
             put_aside(dir_fd, apr_pstrdup(p, item->d_name), "it was never finished: its writer has died", p);
@@ -215,62 +160,6 @@ static void put_unfinished_aside(const char *dir, int dir_fd, apr_pool_t *p)
     if (handle) {
         closedir(handle);
     }
-}
-
-/* ---------------------------------------------------------------- reading */
-
-/* The octets of an open file. 1, or 0 with errno. */
-static int read_all(int fd, apr_size_t len, apr_pool_t *p, idem_octets_t *octets)
-{
-    unsigned char *buffer = apr_palloc(p, len + 1);
-    apr_size_t done = 0;
-    ssize_t n;
-
-    while ((n = read(fd, buffer + done, len - done)) != 0) {
-        if (n < 0 && errno != EINTR) {
-            return 0;
-        }
-        done += n > 0 ? (apr_size_t)n : 0;
-        if (done == len) {
-            break;
-        }
-    }
-    octets->octets = buffer;
-    octets->len = done;
-    return 1;
-}
-
-typedef enum { OPENED, NOT_OURS, UNREADABLE } opened_e;
-
-/* Opens and locks an entry, and reads it. NOT_OURS: it is gone, or somebody works at it. *fd is to be closed. */
-static opened_e open_entry(int dir_fd, const char *name, int lock, apr_pool_t *p, idem_journal_entry_t *entry, int *fd)
-{
-    struct stat info;
-    idem_octets_t octets;
-
-    memset(entry, 0, sizeof(*entry));
-    entry->name = name;
-    *fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (*fd < 0) {
-        entry->fault = apr_psprintf(p, "cannot be opened: %s", strerror(errno));
-        return errno == ENOENT ? NOT_OURS : UNREADABLE;
-    }
-    if (lock && flock(*fd, LOCK_EX | LOCK_NB)) {
-        return NOT_OURS;
-    }
-    if (fstat(*fd, &info) || !info.st_nlink) {
-        return NOT_OURS;
-    }
-    if (!S_ISREG(info.st_mode) || info.st_size > MOST_OCTETS) {
-        entry->fault = "it is no file, or larger than any settlement";
-        return UNREADABLE;
-    }
-    if (!read_all(*fd, (apr_size_t)info.st_size, p, &octets)) {
-        entry->fault = apr_psprintf(p, "cannot be read: %s", strerror(errno));
-        return UNREADABLE;
-    }
-    idem_journal_decode(octets, entry, p);
-    return entry->fault ? UNREADABLE : OPENED;
 }
 
 /* ---------------------------------------------------------------- applying */
@@ -294,8 +183,10 @@ static idem_journal_fate_e apply_entry(int dir_fd, idem_journal_entry_t *entry, 
                                idem_state_name(settle->state));
         return IDEM_JOURNAL_ASIDE_PASSED;
     case IDEM_STORE_NOT_FOUND:
+        /* nobody can ask for it; and what was erased must not stay here with its caller's data */
         *reason = "there is no record of this operation any more";
-        return IDEM_JOURNAL_ASIDE_PASSED;
+        unlinkat(dir_fd, entry->name, 0);
+        return IDEM_JOURNAL_DROPPED;
     default:
         *reason = "the store did not take it";
         return IDEM_JOURNAL_WAITS;
@@ -309,16 +200,16 @@ static int work_at(int dir_fd, const char *name, idem_store_t *store, idem_journ
     idem_journal_entry_t entry;
     const char *reason = NULL;
     int fd;
-    opened_e opened = open_entry(dir_fd, name, 1, p, &entry, &fd);
+    idem_journal_opened_e opened = idem_journal_open(dir_fd, name, 1, p, &entry, &fd);
 
-    if (opened == OPENED) {
+    if (opened == IDEM_JOURNAL_OPENED) {
         *fate = apply_entry(dir_fd, &entry, store, p, &reason);
     }
-    else if (opened == UNREADABLE) {
+    else if (opened == IDEM_JOURNAL_UNREADABLE) {
         *fate = IDEM_JOURNAL_ASIDE_BROKEN;
         reason = entry.fault;
     }
-    if (opened != NOT_OURS) {
+    if (opened != IDEM_JOURNAL_NOT_OURS) {
         if (*fate == IDEM_JOURNAL_ASIDE_PASSED || *fate == IDEM_JOURNAL_ASIDE_BROKEN) {
             put_aside(dir_fd, name, reason, p);
         }
@@ -327,7 +218,7 @@ static int work_at(int dir_fd, const char *name, idem_store_t *store, idem_journ
     if (fd >= 0) {
         close(fd);
     }
-    return opened != NOT_OURS;
+    return opened != IDEM_JOURNAL_NOT_OURS;
 }
 
 int idem_journal_apply(idem_journal_t *journal, idem_store_t *store, int most, apr_time_t until,
@@ -344,7 +235,7 @@ int idem_journal_apply(idem_journal_t *journal, idem_store_t *store, int most, a
     if (dir_fd >= 0 && !*journal->after) {
         put_unfinished_aside(journal->dir, dir_fd, p);
     }
-    names = dir_fd < 0 ? NULL : read_names(journal->dir, hex_of(registry, p), journal->after, p, &more);
+    names = dir_fd < 0 ? NULL : idem_journal_names(journal->dir, idem_journal_hex(registry, p), journal->after, p, &more);
     *why = names ? NULL : apr_pstrdup(p, strerror(errno));
     for (i = 0; names && i < names->nelts && i < most && refusals < MOST_REFUSALS && apr_time_now() < until; i++) {
         const char *name = APR_ARRAY_IDX(names, i, const char *);
@@ -376,13 +267,13 @@ apr_array_header_t *idem_journal_list(const char *dir, int most, apr_pool_t *p, 
     int more = 0;
     int i;
 
-    names = dir_fd < 0 ? NULL : read_names(dir, NULL, "", p, &more);
+    names = dir_fd < 0 ? NULL : idem_journal_names(dir, NULL, "", p, &more);
     *why = names ? NULL : apr_pstrdup(p, strerror(errno));
     for (i = 0; names && i < names->nelts && i < most; i++) {
         idem_journal_entry_t entry;
         int fd;
 
-        if (open_entry(dir_fd, APR_ARRAY_IDX(names, i, const char *), 0, p, &entry, &fd) != NOT_OURS) {
+        if (idem_journal_open(dir_fd, APR_ARRAY_IDX(names, i, const char *), 0, p, &entry, &fd) != IDEM_JOURNAL_NOT_OURS) {
             APR_ARRAY_PUSH(entries, idem_journal_entry_t) = entry;
         }
         if (fd >= 0) {

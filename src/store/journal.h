@@ -4,7 +4,7 @@
  * One file a settlement, written to a name that nobody reads, fsynced, and renamed. Whoever meets it later applies it
  * by compare-and-set on operation and generation and removes it: several children and the tool may do so at once, and
  * a lock on the file keeps them from doing the same work twice. What does not fit any more is moved to the folder
- * `aside`, with the reason beside it.
+ * `aside`, with the reason beside it; what there is no record of is removed.
  *
  * A name says the registry (hex of IDEM_JOURNAL_REGISTRY_LEN octets derived from its digest key), the time, operation
  * and generation: no key, no caller. The tenant stands inside, as it is part of the address. Response headers and body
@@ -29,7 +29,8 @@ typedef enum {
     IDEM_JOURNAL_APPLIED, /* it is in the store, by this or an earlier sending; the file is gone */
     IDEM_JOURNAL_ASIDE_PASSED, /* the record has gone on, or away; the file is in aside */
     IDEM_JOURNAL_ASIDE_BROKEN, /* the file cannot be read; it is in aside */
-    IDEM_JOURNAL_WAITS    /* the store did not take it now */
+    IDEM_JOURNAL_WAITS,   /* the store did not take it now */
+    IDEM_JOURNAL_DROPPED  /* there is no record of its operation: nobody can ask for it, and the file is gone */
 } idem_journal_fate_e;
 
 /* An entry as it was read; everything in the pool that was given. */
@@ -84,6 +85,19 @@ typedef struct idem_journal_depth_t {
 
 /* 1, or 0 where the folder cannot be read. */
 int idem_journal_depth(const char *dir, idem_journal_depth_t *depth, apr_pool_t *p);
+
+/* What idem_journal_erase did. */
+typedef struct idem_journal_erased_t {
+    int removed;    /* entries, those that were put aside included */
+    int unreadable; /* files that nobody can read, half written or broken: they may be anybody's */
+} idem_journal_erased_t;
+
+/*
+ * Removes the entries of a tenant, in the folder and in what was put aside, whose operations this store has no record of
+ * (any more). 1, or 0 with *why: the folder cannot be read or written, or the store does not answer; then it is not done.
+ */
+int idem_journal_erase(const char *dir, idem_store_t *store, const char *tenant, idem_journal_erased_t *erased, apr_pool_t *p,
+                       const char **why);
 
 /* The entries there are, oldest first, at most `most`. NULL with *why where the folder cannot be read. */
 apr_array_header_t *idem_journal_list(const char *dir, int most, apr_pool_t *p, const char **why);

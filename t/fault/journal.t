@@ -4,6 +4,7 @@ use strict;
 use warnings;
 use File::Copy ();
 use Idem::Test;
+use JSON::PP ();
 
 my $dir;
 my $t = Idem::Test->new(config => sub {
@@ -13,7 +14,8 @@ my $t = Idem::Test->new(config => sub {
     chmod 0700, $dir;
     give($dir);
     return "IdempotencyJournal \"$dir\"\nIdempotencyStoreTimeout 500ms\n" . protected('/charges', 'charges')
-        . protected('/again', 'again', 'IdempotencyEffect repeatable') . protected('/rules', 'rules', 'IdempotencyOutcome 409 rejected');
+        . protected('/again', 'again', 'IdempotencyEffect repeatable') . protected('/rules', 'rules', 'IdempotencyOutcome 409 rejected')
+        . protected({ who => "IdempotencyTenant const:gone\n    IdempotencyPrincipal user" }, '/gone', 'gone');
 });
 my $c = $t->client;
 my $body = '{"amount":10}';
@@ -161,15 +163,58 @@ subtest 'the key was reserved anew' => sub {
     my $row = row($key);
     isnt($row->{operation_id}, $first->operation, 'it is another one');
     unhide(@names);
-    ok(wait_for(sub { set_aside() }, 20), 'the old settlement is put aside');
-    like(reason($names[0]), qr/no record/, 'with the reason');
+    ok(wait_for(sub { !entries() }, 20), 'the old settlement is dropped');
+    is_deeply([ set_aside() ], [], 'and not kept: nobody can ask for it');
+    $log->expect_log(qr/IDEM1607: .*operation \Q@{[ $first->operation ]}\E, generation 1 \(succeeded, 200\) is dropped: there is no record/);
     is_deeply(row($key), $row, 'the new one is as it was');
     $t->backend->release;
     my $second = $running->response;
     $t->backend->behave;
     is($second->operation, $row->{operation_id}, 'and comes to its own end');
     is_replay($c->post('/charges', key => $key, body => $body), $second, 'which is replayed');
-    unlink glob "$dir/aside/*";
+};
+
+subtest 'a tenant is erased' => sub {
+    my @keys = map { fresh_key() } 1 .. 3;
+    my $other = fresh_key();
+    without_registry(\&stopped, @keys, { place => '/gone', behave => { body => '{"whose":"gone"}' } });
+    my @names = hide();
+    $t->pg->start;
+    without_registry(\&stopped, $other);
+    my ($others) = my @others = hide();
+    ok(back(), 'the database is back');
+    # a server that is stopped: an entry, one put aside, one of somebody else, and a broken file
+    my $stopped = "$dir.stopped";
+    for my $folder ($stopped, "$stopped/aside") { mkdir $folder, 0700; give($folder) }
+    rename "$dir.hidden/$names[0]", "$stopped/$names[0]";
+    rename "$dir.hidden/$names[1]", "$stopped/aside/$names[1]";
+    rename "$dir.hidden/$others", "$stopped/$others";
+    spew("$stopped/aside/$names[1].reason", "why\n", 0600);
+    my $files = sub { join ' ', sort map { s{^\Q$stopped/}{}r } glob("$stopped/*.settlement $stopped/aside/*") };
+    my $erase = sub { my ($status, $said) = $t->ctl('erase', '--json', '--tenant', 'gone', '--now', @_); return ($status, JSON::PP->new->decode(($said =~ /^(\{.*\})$/m)[0]), $said) };
+
+    my $before = $files->();
+    my ($status, $json) = $erase->('--journal', $stopped);
+    is("$json->{left} $json->{journal}", '3 0', 'what is at work stays, and its settlements');
+    is($files->(), $before, 'every file');
+    $t->pg->do("UPDATE idempotency_records SET owner = NULL WHERE tenant_id = 'gone'");
+    ($status, $json) = $erase->('--journal', $stopped);
+    is("$status $json->{left} $json->{journal}", '0 0 2', 'then they go with their operations');
+    is($files->(), $others, 'with what was put aside and its reason, and nobody else\'s');
+    spew("$stopped/" . ($others =~ s/-.*//r) . '-x.settlement', 'half', 0600);
+    my $said;
+    ($status, $json, $said) = $erase->('--journal', $stopped);
+    is("$status $json->{unreadable}", '1 1', 'what cannot be read is told');
+    like($said, qr/may be of this tenant/, 'with a word');
+    is(($erase->('--journal', "$dir.none"))[0], 1, 'a folder that is not there is told, too');
+
+    unhide($names[2]);
+    ok(wait_for(sub { !entries() }, 20), 'on a server that runs, an entry that comes later is gone');
+    is_deeply([ set_aside() ], [], 'and not put aside with the tenant\'s response');
+    is($t->record_count("tenant_id = 'gone'"), 0, 'nothing has changed');
+    $log->expect_log(qr/IDEM1607/);
+    unhide($others) if rename "$stopped/$others", "$dir.hidden/$others";
+    ok(wait_for(sub { row($other)->{status} eq 'SUCCEEDED' }, 20), 'somebody else\'s is applied');
 };
 
 subtest 'broken files' => sub {
