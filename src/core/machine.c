@@ -114,6 +114,40 @@ int idem_machine_is_live(idem_state_e state)
     return state == IDEM_STATE_RESERVED || state == IDEM_STATE_EXECUTING;
 }
 
+int idem_machine_is_doubtful(idem_state_e state)
+{
+    return state == IDEM_STATE_UNKNOWN;
+}
+
+int idem_machine_is_tombstone(idem_state_e state)
+{
+    return state == IDEM_STATE_EXPIRED;
+}
+
+int idem_machine_is_record(idem_state_e state)
+{
+    return state > IDEM_STATE_NONE && state < IDEM_STATE_COUNT;
+}
+
+int idem_machine_may_be_told(idem_state_e from, idem_state_e to)
+{
+    int event;
+
+    if (!idem_machine_is_record(from)) {
+        return 0;
+    }
+    for (event = 0; event < IDEM_EVENT_COUNT; event++) {
+        idem_state_e next = idem_machine_next(from, (idem_event_e)event);
+        int begins = event == IDEM_EVENT_TAKE_OVER || event == IDEM_EVENT_REUSE;
+
+        if (next < IDEM_STATE_COUNT && (next == to || (begins && to == IDEM_STATE_EXECUTING) ||
+                                        (event == IDEM_EVENT_REJECT && (to == IDEM_STATE_NONE || to == from)))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 const char *const *idem_machine_sources(idem_event_e event)
 {
     return transitions[event].sources;

@@ -116,6 +116,15 @@ idem_event_e idem_machine_settlement(idem_outcome_e outcome);
 
 int idem_machine_is_final(idem_state_e state); /* SUCCEEDED or FAILED_FINAL */
 int idem_machine_is_live(idem_state_e state);  /* RESERVED or EXECUTING: an owner is or was at work */
+int idem_machine_is_doubtful(idem_state_e state);  /* UNKNOWN */
+int idem_machine_is_tombstone(idem_state_e state); /* EXPIRED */
+int idem_machine_is_record(idem_state_e state); /* a state that a record can have: not NONE, and not COUNT */
+
+/*
+ * May an event of the registry say that a record went from one state to another? All transitions; and what was withdrawn,
+ * rejected or released, which goes or stays as it was; and a next owner, who may begin as RESERVED or as EXECUTING.
+ */
+int idem_machine_may_be_told(idem_state_e from, idem_state_e to);
 
 /* How a response came about, for the order of rules of CONTRACT section 4 "Settlement". */
 typedef struct idem_response_facts_t {

@@ -9,19 +9,6 @@
 #include "ctl/operations.h"
 #include "store/admin.h"
 
-static const char *live_states(apr_pool_t *p)
-{
-    const char *array = "";
-    int state;
-
-    for (state = 0; state < IDEM_STATE_COUNT; state++) {
-        if (idem_machine_is_live((idem_state_e)state)) {
-            array = apr_pstrcat(p, array, *array ? "," : "", idem_state_name((idem_state_e)state), NULL);
-        }
-    }
-    return apr_pstrcat(p, "{", array, "}", NULL);
-}
-
 /* One value of one row, or NULL with the reason said. */
 static const char *ask(idem_ctl_t *ctl, const char *sql, int count, const char *const *values)
 {
@@ -97,7 +84,7 @@ static idem_ctl_exit_e raise_epoch(idem_ctl_t *ctl, const char *to, int seconds)
 
 static idem_ctl_exit_e quarantine(idem_ctl_t *ctl)
 {
-    const char *values[4] = {live_states(ctl->p), idem_state_name(idem_machine_next(IDEM_STATE_EXECUTING, IDEM_EVENT_LAPSE)),
+    const char *values[4] = {idem_ctl_states(ctl->p, idem_machine_is_live), idem_state_name(idem_machine_next(IDEM_STATE_EXECUTING, IDEM_EVENT_LAPSE)),
                              idem_outcome_name(IDEM_OUTCOME_UNKNOWN), idem_ctl_actor(ctl)};
     PGresult *rows = idem_ctl_query(ctl, idem_admin_quarantine, 4, values);
     static const char *const columns[] = {"operation"};
@@ -114,7 +101,7 @@ static idem_ctl_exit_e quarantine(idem_ctl_t *ctl)
 /* Waits until no record of an older writer is live. Those that are live now are all there will be. */
 static idem_ctl_exit_e drain(idem_ctl_t *ctl, int seconds, int quarantine_left)
 {
-    const char *values[2] = {live_states(ctl->p), NULL};
+    const char *values[2] = {idem_ctl_states(ctl->p, idem_machine_is_live), NULL};
     const char *left;
 
     values[1] = ask(ctl, idem_admin_epoch_old, 1, values);

@@ -14,7 +14,7 @@ static const char *const list_columns[] = {"operation", "state", "generation", "
 
 static idem_ctl_exit_e list(idem_ctl_t *ctl, int argc, const char *const *argv)
 {
-    const char *values[6] = {NULL, NULL, NULL, NULL, NULL, NULL};
+    const char *values[7] = {NULL, NULL, NULL, NULL, NULL, NULL, NULL};
     const idem_ctl_option_t options[] = {{"state", &values[0], NULL}, {"tenant", &values[1], NULL},
                                          {"principal", &values[2], NULL}, {"key", &values[3], NULL},
                                          {"route", &values[4], NULL}, {"limit", &values[5], NULL}, {NULL, NULL, NULL}};
@@ -25,9 +25,10 @@ static idem_ctl_exit_e list(idem_ctl_t *ctl, int argc, const char *const *argv)
     if (idem_ctl_options(argc, argv, options, NULL, 0) < 0) {
         return IDEM_CTL_USAGE;
     }
-    if (values[0] && (idem_state_parse(values[0]) == IDEM_STATE_COUNT || idem_state_parse(values[0]) == IDEM_STATE_NONE)) {
+    if (values[0] && !idem_machine_is_record(idem_state_parse(values[0]))) {
         return idem_ctl_fail(IDEM_CTL_USAGE, "--state takes RESERVED, EXECUTING, SUCCEEDED, FAILED_FINAL, UNKNOWN or EXPIRED");
     }
+    values[6] = values[0] && idem_machine_is_doubtful(idem_state_parse(values[0])) ? "t" : "f";
     values[0] = values[0] ? idem_state_name(idem_state_parse(values[0])) : NULL;
     values[5] = values[5] ? values[5] : "100";
     most = atoi(values[5]);
@@ -38,7 +39,7 @@ static idem_ctl_exit_e list(idem_ctl_t *ctl, int argc, const char *const *argv)
     if (status != IDEM_CTL_DONE) {
         return status;
     }
-    rows = idem_ctl_query(ctl, idem_admin_list, 6, values);
+    rows = idem_ctl_query(ctl, idem_admin_list, 7, values);
     if (!rows) {
         return IDEM_CTL_STORE;
     }

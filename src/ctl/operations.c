@@ -79,6 +79,19 @@ const char *idem_ctl_actor(idem_ctl_t *ctl)
     return apr_pstrcat(ctl->p, "ctl:", PQuser(ctl->native), NULL);
 }
 
+const char *idem_ctl_states(apr_pool_t *p, int (*is_one)(idem_state_e))
+{
+    const char *array = "";
+    int state;
+
+    for (state = 0; state < IDEM_STATE_COUNT; state++) {
+        if (is_one((idem_state_e)state)) {
+            array = apr_pstrcat(p, array, *array ? "," : "", idem_state_name((idem_state_e)state), NULL);
+        }
+    }
+    return apr_pstrcat(p, "{", array, "}", NULL);
+}
+
 const char *idem_ctl_sources(apr_pool_t *p, idem_event_e event)
 {
     const char *const *source;

@@ -22,6 +22,9 @@ const char *idem_ctl_actor(idem_ctl_t *ctl);
 /* The states from which an event is legal, as an array of PostgreSQL. */
 const char *idem_ctl_sources(apr_pool_t *p, idem_event_e event);
 
+/* Those that core/machine says this of, as an array of PostgreSQL. */
+const char *idem_ctl_states(apr_pool_t *p, int (*is_one)(idem_state_e));
+
 /* 1 where text is an operation id; else says so and is 0. */
 int idem_ctl_is_operation(const char *text);
 

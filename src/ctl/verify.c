@@ -9,48 +9,18 @@
 
 #define BATCH "5000"
 
-/* A set of states as an array of PostgreSQL. */
-static const char *states(apr_pool_t *p, int (*fits)(idem_state_e))
-{
-    const char *array = "";
-    int state;
-
-    for (state = 0; state < IDEM_STATE_COUNT; state++) {
-        if (fits((idem_state_e)state)) {
-            array = apr_pstrcat(p, array, *array ? "," : "", idem_state_name((idem_state_e)state), NULL);
-        }
-    }
-    return apr_pstrcat(p, "{", array, "}", NULL);
-}
-
-static int is_unknown(idem_state_e state)
-{
-    return state == IDEM_STATE_UNKNOWN;
-}
-
-static int is_expired(idem_state_e state)
-{
-    return state == IDEM_STATE_EXPIRED;
-}
-
-/* Every transition of the machine. A next owner may begin as EXECUTING, and what was refused or withdrawn may go. */
+/* Every transition that an event may tell of, as an array of PostgreSQL. */
 static const char *transitions(apr_pool_t *p)
 {
     const char *array = "";
-    int event;
+    int from;
+    int to;
 
-    for (event = 0; event < IDEM_EVENT_COUNT; event++) {
-        const char *const *from;
-        const char *to = idem_state_name(idem_machine_next(idem_state_parse(idem_machine_sources((idem_event_e)event)[0]),
-                                                           (idem_event_e)event));
-
-        for (from = idem_machine_sources((idem_event_e)event); *from; from++) {
-            array = apr_pstrcat(p, array, *array ? "," : "", *from, ">", to, ",", *from, ">",
-                                event == IDEM_EVENT_TAKE_OVER || event == IDEM_EVENT_REUSE ? idem_state_name(IDEM_STATE_EXECUTING)
-                                                                                          : to, NULL);
-            if (event == IDEM_EVENT_REJECT) {
-                /* also what its state was: withdrawn, rejected or released, it may stay as it is */
-                array = apr_pstrcat(p, array, ",", *from, ">", idem_state_name(IDEM_STATE_NONE), ",", *from, ">", *from, NULL);
+    for (from = 0; from < IDEM_STATE_COUNT; from++) {
+        for (to = 0; to < IDEM_STATE_COUNT; to++) {
+            if (idem_machine_may_be_told((idem_state_e)from, (idem_state_e)to)) {
+                array = apr_pstrcat(p, array, *array ? "," : "", idem_state_name((idem_state_e)from), ">",
+                                    idem_state_name((idem_state_e)to), NULL);
             }
         }
     }
@@ -71,9 +41,9 @@ static void say(idem_ctl_t *ctl, const char *operation, const char *fault, int *
 /* All records, batch by batch. 1, or 0 where the store failed. */
 static int walk(idem_ctl_t *ctl, int *faults, apr_int64_t *seen)
 {
-    const char *values[7] = {"00000000-0000-0000-0000-000000000000", BATCH, states(ctl->p, idem_machine_is_final),
-                             states(ctl->p, idem_machine_is_live), states(ctl->p, is_unknown), states(ctl->p, is_expired),
-                             transitions(ctl->p)};
+    const char *values[7] = {"00000000-0000-0000-0000-000000000000", BATCH, idem_ctl_states(ctl->p, idem_machine_is_final),
+                             idem_ctl_states(ctl->p, idem_machine_is_live), idem_ctl_states(ctl->p, idem_machine_is_doubtful),
+                             idem_ctl_states(ctl->p, idem_machine_is_tombstone), transitions(ctl->p)};
     int read;
 
     do {
@@ -127,7 +97,7 @@ static idem_ctl_exit_e run(idem_ctl_t *ctl, int argc, const char *const *argv)
     if (status != IDEM_CTL_DONE) {
         return status;
     }
-    restored[1] = states(ctl->p, idem_machine_is_live);
+    restored[1] = idem_ctl_states(ctl->p, idem_machine_is_live);
     printf(ctl->json ? "[" : "");
     whole = (!restored[0] || list(ctl, idem_admin_verify_restored, 2, restored, &faults)) &&
             list(ctl, idem_admin_verify_aliases, 0, NULL, &faults) && walk(ctl, &faults, &seen);

@@ -293,7 +293,7 @@ int idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body)
     idem_settlement_apply(store, &settlement, begun + store->timeout, r->pool);
     idem_counters_time(ctx->server->counters, IDEM_TIMED_SETTLE, apr_time_now() - begun);
     report(r, &settlement);
-    if (ctx->reserve_in_doubt && settle->result == IDEM_STORE_OK && settle->state == IDEM_STATE_NONE) {
+    if (ctx->reserve_in_doubt && settle->result == IDEM_STORE_OK && !idem_machine_is_record(settle->state)) {
         /* the row is gone; a sending of its reserve that is still under way would make it anew, with nobody to end it */
         idem_child_withdraw(ctx->server->store, ctx->scope.tenant, ctx->operation, ctx->owner_token, ctx->generation);
     }

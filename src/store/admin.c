@@ -13,7 +13,7 @@ const char idem_admin_list[] =
     ", ''), " IDEM_SQL_LAPSED
     " FROM idempotency_records r WHERE ($1::text IS NULL OR r.status = $1) AND ($2::text IS NULL OR r.tenant_id = $2)"
     " AND ($3::text IS NULL OR r.principal_id = $3) AND ($4::text IS NULL OR r.idem_key = $4)"
-    " AND ($5::text IS NULL OR r.route = $5) AND ($1::text IS DISTINCT FROM 'UNKNOWN' OR r.sweep_at = "
+    " AND ($5::text IS NULL OR r.route = $5) AND (NOT $7::boolean OR r.sweep_at = "
     IDEM_SQL_SWEEP_UNKNOWN ") AND r.scope_version <> '" IDEM_SCOPE_VERSION_SHADOW "' ORDER BY r.operation_id DESC LIMIT $6::bigint";
 
 const char idem_admin_show[] =

@@ -6,7 +6,8 @@
 #ifndef IDEM_ADMIN_H
 #define IDEM_ADMIN_H
 
-/* $1 state or null, $2 tenant, $3 principal, $4 key, $5 route, each or null, $6 at most so many, newest first. */
+/* $1 state or null, $2 tenant, $3 principal, $4 key, $5 route, each or null, $6 at most so many, newest first; $7 't' where
+ * that is the state of what nobody knows, which has an index. */
 extern const char idem_admin_list[];
 
 /* $1 operation. One row: the record, its owner, whether it lapsed. */

@@ -1,6 +1,8 @@
 /* CONTRACT section 4, written down once more as tables, and every combination of facts held against its rules. */
 #include "unit.h"
 
+#include <stdio.h>
+
 #include "core/machine.h"
 
 #define NONE IDEM_STATE_NONE
@@ -183,6 +185,9 @@ static void a_rejection_removes_only_what_never_ran(void **state)
         assert_int_equal(idem_machine_reject_removes((idem_state_e)s, 1, 1), 0);
         assert_int_equal(idem_machine_is_live((idem_state_e)s), live);
         assert_int_equal(idem_machine_is_final((idem_state_e)s), s == SUC || s == FAI);
+        assert_int_equal(idem_machine_is_doubtful((idem_state_e)s), s == IDEM_STATE_UNKNOWN);
+        assert_int_equal(idem_machine_is_tombstone((idem_state_e)s), s == IDEM_STATE_EXPIRED);
+        assert_int_equal(idem_machine_is_record((idem_state_e)s), s != IDEM_STATE_NONE);
     }
 }
 
@@ -288,6 +293,37 @@ static void retry_after_follows_the_run_and_the_lease(void **state)
     assert_int_equal(idem_machine_retry_after(apr_time_from_sec(9), 0), 1);
 }
 
+/* What an event of the registry may tell, row by row; all else is a fault that verify names. */
+static void which_transitions_are_told(void **state)
+{
+    static const char *const told[] = {
+        "RESERVED>NONE", "RESERVED>RESERVED", "RESERVED>EXECUTING", "RESERVED>SUCCEEDED", "RESERVED>FAILED_FINAL",
+        "RESERVED>UNKNOWN", "RESERVED>EXPIRED", "EXECUTING>NONE", "EXECUTING>RESERVED", "EXECUTING>EXECUTING",
+        "EXECUTING>SUCCEEDED", "EXECUTING>FAILED_FINAL", "EXECUTING>UNKNOWN", "SUCCEEDED>RESERVED", "SUCCEEDED>EXECUTING",
+        "SUCCEEDED>EXPIRED", "FAILED_FINAL>RESERVED", "FAILED_FINAL>EXECUTING", "FAILED_FINAL>EXPIRED", "UNKNOWN>NONE",
+        "UNKNOWN>RESERVED", "UNKNOWN>SUCCEEDED", "UNKNOWN>FAILED_FINAL", "UNKNOWN>UNKNOWN", "EXPIRED>RESERVED",
+        "EXPIRED>EXECUTING"};
+    int from;
+    int to;
+
+    (void)state;
+    for (from = 0; from < IDEM_STATE_COUNT; from++) {
+        for (to = 0; to < IDEM_STATE_COUNT; to++) {
+            char text[64];
+            int wanted = 0;
+            size_t i;
+
+            snprintf(text, sizeof(text), "%s>%s", idem_state_name((idem_state_e)from), idem_state_name((idem_state_e)to));
+            for (i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
+                wanted |= !strcmp(told[i], text);
+            }
+            if (idem_machine_may_be_told((idem_state_e)from, (idem_state_e)to) != wanted) {
+                fail_msg("%s", text);
+            }
+        }
+    }
+}
+
 static void names_go_both_ways(void **state)
 {
     int i;
@@ -333,6 +369,7 @@ int main(void)
         cmocka_unit_test(a_proxys_own_error_releases_nothing),
         cmocka_unit_test(the_first_rule_that_fits),
         cmocka_unit_test(retry_after_follows_the_run_and_the_lease),
+        cmocka_unit_test(which_transitions_are_told),
         cmocka_unit_test(names_go_both_ways),
         cmocka_unit_test(which_response_fits_which_end),
     };
