@@ -1,6 +1,7 @@
 #include "httpd/check.h"
 
 #include <apr_cstr.h>
+#include <apr_hash.h>
 #include <apr_strings.h>
 #include <httpd.h>
 #include <http_config.h>
@@ -17,10 +18,23 @@
 
 APLOG_USE_MODULE(idempotency);
 
-static void complain(const ap_directive_t *directive, server_rec *s, const char *words)
+/* One check of the whole configuration. */
+typedef struct check_t {
+    apr_pool_t *pconf;
+    apr_pool_t *ptemp;
+    server_rec *main_server;
+    apr_hash_t *said; /* lines: virtual hosts inherit a section, and with it what is wrong */
+} check_t;
+
+static void complain(check_t *check, const ap_directive_t *directive, server_rec *s, const char *words)
 {
-    ap_log_error(APLOG_MARK, APLOG_STARTUP | APLOG_CRIT, 0, s, IDEM_LOG("1101") "%s:%d: %s %s: %s", directive->filename,
-                 directive->line_num, directive->directive, directive->args, words);
+    const char *line = apr_psprintf(check->ptemp, "%s:%d: %s %s: %s", directive->filename, directive->line_num,
+                                    directive->directive, directive->args, words);
+
+    if (!apr_hash_get(check->said, line, APR_HASH_KEY_STRING)) {
+        apr_hash_set(check->said, line, APR_HASH_KEY_STRING, line);
+        ap_log_error(APLOG_MARK, APLOG_STARTUP | APLOG_CRIT, 0, s, IDEM_LOG("1101") "%s", line);
+    }
 }
 
 static int only_constants(const apr_array_header_t *sources)
@@ -39,7 +53,7 @@ static int only_constants(const apr_array_header_t *sources)
 }
 
 /* Is there a tenant, and a principal that says who it is, for the requests of this route? */
-static int check_identity(server_rec *s, const apr_array_header_t *sections, const idem_section_t *own)
+static int check_identity(check_t *check, server_rec *s, const apr_array_header_t *sections, const idem_section_t *own)
 {
     int tenant = 0;
     int principal = 0;
@@ -61,10 +75,10 @@ static int check_identity(server_rec *s, const apr_array_header_t *sections, con
         }
     }
     if (!tenant) {
-        complain(own->conf->route->directive, s, "no IdempotencyTenant applies to it");
+        complain(check, own->conf->route->directive, s, "no IdempotencyTenant applies to it");
     }
     if (!principal) {
-        complain(constant ? constant : own->conf->route->directive, s,
+        complain(check, constant ? constant : own->conf->route->directive, s,
                  constant ? "const: and server alone make all callers one" : "no IdempotencyPrincipal applies to it");
     }
     return tenant && principal;
@@ -87,37 +101,37 @@ static server_rec *find_server(server_rec *main_server, const char *name)
     return NULL;
 }
 
-static int check_registry(apr_pool_t *pconf, server_rec *main_server, server_rec *s, const idem_route_t *route)
+static int check_registry(check_t *check, server_rec *s, const idem_route_t *route)
 {
     idem_server_t *conf = idem_config_server(s);
     const char *fault;
 
-    conf->registry = conf->store_server ? find_server(main_server, conf->store_server) : s;
+    conf->registry = conf->store_server ? find_server(check->main_server, conf->store_server) : s;
     if (!conf->registry) {
         ap_log_error(APLOG_MARK, APLOG_STARTUP | APLOG_CRIT, 0, s,
                      IDEM_LOG("1102") "%s:%d: IdempotencyStore %s: no server has this ServerName",
                      conf->store_directive->filename, conf->store_directive->line_num, conf->store_server);
         return 0;
     }
-    fault = idem_dbd_check(pconf, main_server, conf->registry, &conf->dbd);
+    fault = idem_dbd_check(check->pconf, check->main_server, conf->registry, &conf->dbd);
     if (fault) {
-        complain(route->directive, s, fault);
+        complain(check, route->directive, s, fault);
         return 0;
     }
     if (conf->store_writers > conf->dbd.max) {
-        complain(conf->writers_directive, s, "each writer needs a connection, and that is more than DBDMax");
+        complain(check, conf->writers_directive, s, "each writer needs a connection, and that is more than DBDMax");
         return 0;
     }
-    fault = conf->journal ? idem_journaling_fault(conf->journal, pconf) : NULL;
+    fault = conf->journal ? idem_journaling_fault(conf->journal, check->pconf) : NULL;
     if (fault) {
-        complain(conf->journal_directive, s, fault);
+        complain(check, conf->journal_directive, s, fault);
     }
     return !fault;
 }
 
-static int check_server(apr_pool_t *pconf, apr_pool_t *ptemp, server_rec *main_server, server_rec *s)
+static int check_server(check_t *check, server_rec *s)
 {
-    apr_array_header_t *sections = idem_sections_of(ptemp, s);
+    apr_array_header_t *sections = idem_sections_of(check->ptemp, s);
     idem_server_t *conf = idem_config_server(s);
     const idem_route_t *route = NULL;
     int sound = 1;
@@ -128,13 +142,13 @@ static int check_server(apr_pool_t *pconf, apr_pool_t *ptemp, server_rec *main_s
 
         if (is_route(section->conf)) {
             route = section->conf->route;
-            sound &= check_identity(s, sections, section);
+            sound &= check_identity(check, s, sections, section);
         }
     }
     conf->has_routes = route != NULL;
     if (route) {
-        conf->announced = idem_announce_collect(pconf, sections);
-        sound &= check_registry(pconf, main_server, s, route);
+        conf->announced = idem_announce_collect(check->pconf, sections);
+        sound &= check_registry(check, s, route);
     }
     return sound;
 }
@@ -154,6 +168,7 @@ static int lets_in_any_certificate(const ap_directive_t *directive)
 
 int idem_check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *main_server)
 {
+    check_t check = {pconf, ptemp, main_server, apr_hash_make(ptemp)};
     int loose = lets_in_any_certificate(ap_conftree);
     server_rec *s;
     int sound = 1;
@@ -161,7 +176,7 @@ int idem_check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, se
     (void)plog;
     for (s = main_server; s; s = s->next) {
         idem_config_server(s)->loose_certificates = loose;
-        sound &= check_server(pconf, ptemp, main_server, s);
+        sound &= check_server(&check, s);
     }
     if (sound && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST) {
         idem_sizing_warn(main_server);

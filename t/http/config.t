@@ -120,6 +120,13 @@ taken('all directives', "IdempotencyStoreTimeout 1500ms\nIdempotencyStorePrepare
     'IdempotencyOutcome 503 rejected "expr=-n %{resp:Retry-After}"'));
 taken('switched off', place('IdempotencyMode Off'));
 
+subtest 'what virtual hosts inherit is said once' => sub {
+    my ($status, $said) = $httpd->configtest($t->expand(protected({ who => 'IdempotencyPrincipal user' }, '/x', 'x')
+        . join '', map { "<VirtualHost *:1>\nServerName $_.example\n</VirtualHost>\n" } qw(a b)));
+    isnt($status, 0, 'refused');
+    is(scalar(() = $said =~ /IDEM1101/g), 1, 'in one line') or diag($said);
+};
+
 subtest 'never in .htaccess' => sub {
     $httpd->{config} = "<Directory \"$t->{root}/htdocs\">\n    AllowOverride All\n</Directory>\n";
     spew("$t->{root}/htdocs/.htaccess", "IdempotencyMode Off\n", 0644);
