@@ -10,6 +10,7 @@
 #include <http_protocol.h>
 
 #include "httpd/logging.h"
+#include "httpd/pile.h"
 #include "httpd/replay.h"
 #include "httpd/settle.h"
 
@@ -27,8 +28,7 @@ typedef enum {
 struct idem_capture_t {
     idem_ctx_t *ctx;
     ap_filter_t *filter;
-    apr_bucket_brigade *held;
-    apr_off_t length;
+    idem_pile_t held;
     int shows_error;     /* in the chain of an answer that says what went wrong with an earlier one */
     capture_e state;
 };
@@ -47,12 +47,12 @@ static void insert(request_rec *r, int after_error)
     }
     if (ctx->capture && ctx->capture->state == CAPTURE_HOLDING) {
         ctx->capture->state = CAPTURE_DEAD;
-        apr_brigade_cleanup(ctx->capture->held);
+        idem_pile_drop(&ctx->capture->held);
     }
     capture = apr_pcalloc(r->pool, sizeof(*capture));
     capture->ctx = ctx;
     capture->shows_error = after_error || (r->prev && ap_is_HTTP_ERROR(r->status));
-    capture->held = apr_brigade_create(r->pool, r->connection->bucket_alloc);
+    idem_pile_begin(&capture->held, r->pool);
     capture->filter = ap_add_output_filter(FILTER_NAME, capture, r, r->connection);
     ctx->capture = capture;
     if (after_error && ctx->running == r && !ctx->error_status) {
@@ -86,7 +86,7 @@ static apr_status_t give_up(ap_filter_t *f, idem_capture_t *capture, int status)
 
     capture->ctx->broken = 1;
     capture->state = CAPTURE_DEAD;
-    apr_brigade_cleanup(capture->held);
+    idem_pile_drop(&capture->held);
     APR_BRIGADE_INSERT_TAIL(bb, ap_bucket_error_create(status, NULL, f->r->pool, f->c->bucket_alloc));
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_eos_create(f->c->bucket_alloc));
     ap_pass_brigade(f->next, bb);
@@ -99,7 +99,7 @@ static apr_status_t answer_instead(ap_filter_t *f, idem_capture_t *capture)
     request_rec *r = f->r;
 
     capture->state = CAPTURE_DEAD;
-    apr_brigade_cleanup(capture->held);
+    idem_pile_drop(&capture->held);
     apr_table_clear(r->headers_out);
     apr_table_clear(r->err_headers_out);
     r->content_encoding = NULL;
@@ -111,14 +111,20 @@ static apr_status_t answer_instead(ap_filter_t *f, idem_capture_t *capture)
 /* Settled; now it may leave. end: the response is complete. */
 static apr_status_t release(ap_filter_t *f, idem_capture_t *capture, int end)
 {
+    apr_bucket_brigade *bb = apr_brigade_create(f->r->pool, f->c->bucket_alloc);
+    apr_bucket *held = idem_pile_bucket(&capture->held, f->c->bucket_alloc);
+
+    if (held) {
+        APR_BRIGADE_INSERT_TAIL(bb, held);
+    }
     if (end) {
-        APR_BRIGADE_INSERT_TAIL(capture->held, apr_bucket_eos_create(f->c->bucket_alloc));
+        APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_eos_create(f->c->bucket_alloc));
         ap_remove_output_filter(f);
     }
     capture->state = CAPTURE_PASSING;
     idem_replay_unmark(f->r, capture->ctx);
     idem_replay_mark(f->r, capture->ctx);
-    return ap_pass_brigade(f->next, capture->held);
+    return ap_pass_brigade(f->next, bb);
 }
 
 /* Events have no end to wait for, and some answers are not to lie in a table: only that they were given is kept. */
@@ -135,7 +141,7 @@ static int is_cut(const request_rec *r, const idem_capture_t *capture)
     char *end;
 
     return announced && !r->header_only && !AP_STATUS_IS_HEADER_ONLY(r->status) &&
-           apr_strtoff(&length, announced, &end, 10) == APR_SUCCESS && !*end && length > capture->length;
+           apr_strtoff(&length, announced, &end, 10) == APR_SUCCESS && !*end && length > (apr_off_t)capture->held.len;
 }
 
 static int is_script(const request_rec *r)
@@ -163,7 +169,7 @@ static apr_status_t complete(ap_filter_t *f, idem_capture_t *capture)
         return give_up(f, capture, HTTP_BAD_GATEWAY);
     }
     drop_hint(f->r, capture->ctx);
-    return idem_settle(f->r, capture->ctx, keeps_body(f->r, capture->ctx) ? capture->held : NULL)
+    return idem_settle(f->r, capture->ctx, keeps_body(f->r, capture->ctx) ? &capture->held : NULL)
                ? release(f, capture, 1)
                : answer_instead(f, capture);
 }
@@ -184,16 +190,16 @@ static apr_status_t hold(ap_filter_t *f, idem_capture_t *capture, apr_bucket *e,
     if (rv != APR_SUCCESS) {
         return rv;
     }
-    if (!keeps_body(f->r, capture->ctx) || capture->length + (apr_off_t)len > capture->ctx->conf->max_snapshot) {
+    if (!keeps_body(f->r, capture->ctx) || (apr_off_t)(capture->held.len + len) > capture->ctx->conf->max_snapshot) {
         *passing = 1;
         return APR_SUCCESS;
     }
-    /* reading may have split the bucket: what was read is e, the rest follows it */
-    APR_BUCKET_REMOVE(e);
-    APR_BRIGADE_INSERT_TAIL(capture->held, e);
-    rv = apr_bucket_setaside(e, f->r->pool);
-    capture->length += (apr_off_t)len;
-    return rv == APR_ENOTIMPL ? APR_SUCCESS : rv;
+    /* copied, so that what a script wrote in small pieces does not keep a bucket of 8000 octets for each */
+    rv = idem_pile_add(&capture->held, data, len);
+    if (rv == APR_SUCCESS) {
+        apr_bucket_delete(e);
+    }
+    return rv;
 }
 
 /* Settles without a body, sends what was held, and lets the rest follow. */

@@ -181,19 +181,15 @@ static int keep_head(request_rec *r, const idem_ctx_t *ctx, idem_settle_t *settl
     return 1;
 }
 
-static int keep_body(request_rec *r, apr_bucket_brigade *body, idem_settle_t *settle)
+static void keep_body(request_rec *r, const idem_pile_t *body, idem_settle_t *settle)
 {
     unsigned char *digest = apr_palloc(r->pool, IDEM_SHA256_LEN);
-    char *octets;
 
-    if (apr_brigade_pflatten(body, &octets, &settle->response_body.len, r->pool) != APR_SUCCESS) {
-        return 0;
-    }
-    settle->response_body.octets = settle->response_body.len ? (unsigned char *)octets : (const unsigned char *)"";
+    settle->response_body.len = body->len;
+    settle->response_body.octets = (const unsigned char *)(body->len ? body->octets : "");
     idem_sha256(settle->response_body.octets, settle->response_body.len, digest);
     settle->response_digest.octets = digest;
     settle->response_digest.len = IDEM_SHA256_LEN;
-    return 1;
 }
 
 static void report(request_rec *r, const idem_settlement_t *settlement)
@@ -256,7 +252,7 @@ static void keep_for_later(request_rec *r, idem_ctx_t *ctx, const idem_settlemen
                             needs_response ? IDEM_OUTCOME_UNKNOWN : settle->outcome, settlement->backend_first);
 }
 
-static void fill(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body, idem_settlement_t *settlement)
+static void fill(request_rec *r, idem_ctx_t *ctx, const idem_pile_t *body, idem_settlement_t *settlement)
 {
     idem_settle_t *settle = &settlement->settle;
     idem_response_facts_t facts = {0};
@@ -275,12 +271,12 @@ static void fill(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body, idem
     keep_nothing(r, &settlement->empty_head);
     keeps = settle->outcome == IDEM_OUTCOME_SUCCEEDED || settle->outcome == IDEM_OUTCOME_FAILED ||
             ((settle->outcome == IDEM_OUTCOME_UNKNOWN || settlement->backend_first) && !ctx->broken);
-    if (keeps && keep_head(r, ctx, settle) && body && !keep_body(r, body, settle)) {
-        ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r, IDEM_LOG("0807") "the response body cannot be kept");
+    if (keeps && keep_head(r, ctx, settle) && body) {
+        keep_body(r, body, settle);
     }
 }
 
-int idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body)
+int idem_settle(request_rec *r, idem_ctx_t *ctx, const idem_pile_t *body)
 {
     idem_store_t *store = idem_context_store(ctx);
     idem_settlement_t settlement = {0};

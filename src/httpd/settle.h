@@ -4,9 +4,8 @@
 #ifndef IDEM_HTTPD_SETTLE_H
 #define IDEM_HTTPD_SETTLE_H
 
-#include <apr_buckets.h>
-
 #include "httpd/context.h"
+#include "httpd/pile.h"
 
 /*
  * Settles a RUNNING context with the response of r, before its first octet leaves. body: the whole response, or NULL
@@ -16,7 +15,7 @@
  * 1: that response may leave. 0: the record has gone on without this owner, whose work was undone or is done again by
  * another: ctx->answer is to be given in its place (CONTRACT section 4, a passed generation).
  */
-int idem_settle(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *body);
+int idem_settle(request_rec *r, idem_ctx_t *ctx, const idem_pile_t *body);
 
 /* The outcome by the first fitting IdempotencyOutcome; NONE where none fits. */
 idem_outcome_e idem_settle_rule(request_rec *r, const idem_ctx_t *ctx);

@@ -2,6 +2,7 @@
 
 #include <apr_lib.h>
 
+#include "core/large.h"
 #include "store/pgsql_exec.h"
 
 void idem_pg_params_begin(idem_pg_params_t *params, apr_pool_t *p)
@@ -97,7 +98,8 @@ static void add_column(idem_pg_params_t *params, Oid type, const idem_pg_params_
         size += 4 + (apr_size_t)rows[i].lengths[column];
         has_null |= !rows[i].values[column];
     }
-    array = apr_palloc(params->p, size);
+    array = idem_large_alloc(params->p, size);
+    array = array ? array : apr_palloc(params->p, size);
     to = put_array_head(array, type, has_null, n);
     for (i = 0; i < n; i++) {
         to = put_element(to, rows[i].values[column], (apr_size_t)rows[i].lengths[column]);

@@ -2,6 +2,7 @@
 
 #include <apr_strings.h>
 
+#include "core/large.h"
 #include "store/pgsql_call.h"
 
 /* The store's epoch is 2000-01-01, APR's is 1970-01-01. */
@@ -67,12 +68,17 @@ char *idem_pg_get_text(const PGresult *rows, int row, int column, apr_pool_t *p)
 
 void idem_pg_get_octets(const PGresult *rows, int row, int column, idem_octets_t *octets, apr_pool_t *p)
 {
+    unsigned char *to;
+
     octets->octets = NULL;
     octets->len = 0;
     if (!PQgetisnull(rows, row, column)) {
         octets->len = PQgetlength(rows, row, column);
-        /* pstrmemdup and not pmemdup: nothing of length 0 must look like NULL */
-        octets->octets = (const unsigned char *)apr_pstrmemdup(p, PQgetvalue(rows, row, column), octets->len);
+        /* one more, as nothing of length 0 must look like NULL */
+        to = idem_large_alloc(p, octets->len + 1);
+        to = to ? to : apr_palloc(p, octets->len + 1);
+        memcpy(to, PQgetvalue(rows, row, column), octets->len);
+        octets->octets = to;
     }
 }
 
