@@ -36,6 +36,7 @@
 #include "httpd/shadow.h"
 #include "httpd/wait.h"
 #include "httpd/status.h"
+#include "httpd/taken.h"
 #include "httpd/sizing.h"
 
 #define IN_SECTIONS (RSRC_CONF | ACCESS_CONF) /* never .htaccess: it must not weaken what the operator protects */
@@ -141,9 +142,6 @@ static int bind_route(request_rec *r)
 {
     idem_ctx_t *ctx = idem_context_get(r);
 
-    if (ctx && !r->prev && ctx->server->has_routes) {
-        idem_body_watch(r, ctx);
-    }
     if (ctx && !ctx->handler_ran) {
         idem_route_bind(r, ctx, 0);
     }
@@ -183,6 +181,7 @@ static void register_hooks(apr_pool_t *p)
 
     (void)p;
     idem_body_register();
+    idem_taken_register();
     idem_key_register();
     idem_capture_register();
     idem_shadow_register();
@@ -200,9 +199,11 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_create_request(idem_context_create, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_post_read_request(idem_prepare_scrub, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_translate_name(bind_route, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    ap_hook_header_parser(idem_taken_begin, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_check_access(remember_environment, NULL, NULL, APR_HOOK_REALLY_LAST, AP_AUTH_INTERNAL_PER_URI);
     ap_hook_fixups(idem_prepare, NULL, before_security, APR_HOOK_REALLY_FIRST);
     ap_hook_insert_filter(idem_capture_insert, NULL, before_security, APR_HOOK_REALLY_FIRST);
+    ap_hook_insert_filter(idem_taken_insert, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_insert_error_filter(idem_capture_insert_error, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_handler(idem_run, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_handler(idem_operation_handler, NULL, NULL, APR_HOOK_MIDDLE);

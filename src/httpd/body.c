@@ -1,7 +1,6 @@
 #include "httpd/body.h"
 
 #include <apr_buckets.h>
-#include <apr_file_io.h>
 #include <apr_strings.h>
 #include <httpd.h>
 #include <http_core.h>
@@ -13,21 +12,27 @@
 #include "core/media.h"
 #include "httpd/logging.h"
 #include "httpd/recipe.h"
+#include "httpd/spool.h"
+#include "httpd/taken.h"
 
 APLOG_USE_MODULE(idempotency);
 
 #define READ_SIZE   65536
 #define FILTER_NAME "IDEMPOTENCY_BODY"
-#define WITNESS_NAME "IDEMPOTENCY_WITNESS"
 
 struct idem_body_t {
     apr_pool_t *pool;
     apr_bucket_alloc_t *alloc;
-    apr_bucket_brigade *memory; /* the whole body, while it is small */
-    apr_file_t *file;           /* the whole body, once it was not; without a name in the file system */
-    apr_off_t length;
+    idem_spool_t spool;         /* all of it, for the handler and for a look through another recipe */
     apr_bucket_brigade *rest;   /* what nobody has read yet; made at the first read */
 };
+
+/* The payload reader while the body comes in. */
+typedef struct feeding_t {
+    const idem_dir_t *conf;
+    idem_payload_t *payload;
+    int rejected;
+} feeding_t;
 
 static void digest_octets(void *baton, const void *octets, apr_size_t len)
 {
@@ -45,69 +50,30 @@ idem_payload_t *idem_body_reader(idem_ctx_t *ctx, const idem_recipe_t *recipe, i
                                digest_octets, sha);
 }
 
-/* A file without a name: a killed process leaves no payload behind. */
-static apr_status_t open_spill(idem_body_t *body)
-{
-    const char *dir;
-    char *name;
-    apr_status_t rv = apr_temp_dir_get(&dir, body->pool);
-
-    if (rv != APR_SUCCESS) {
-        return rv;
-    }
-    name = apr_pstrcat(body->pool, dir, "/idempotency.XXXXXX", NULL);
-    rv = apr_file_mktemp(&body->file, name, APR_FOPEN_CREATE | APR_FOPEN_READ | APR_FOPEN_WRITE | APR_FOPEN_EXCL |
-                         APR_FOPEN_BINARY, body->pool);
-    return rv == APR_SUCCESS ? apr_file_remove(name, body->pool) : rv;
-}
-
-/* Moves what is in memory to the file. */
-static apr_status_t spill(idem_body_t *body)
-{
-    apr_status_t rv = open_spill(body);
-
-    while (rv == APR_SUCCESS && !APR_BRIGADE_EMPTY(body->memory)) {
-        apr_bucket *e = APR_BRIGADE_FIRST(body->memory);
-        const char *data;
-        apr_size_t len;
-
-        rv = apr_bucket_read(e, &data, &len, APR_BLOCK_READ);
-        if (rv == APR_SUCCESS) {
-            rv = apr_file_write_full(body->file, data, len, NULL);
-        }
-        apr_bucket_delete(e);
-    }
-    return rv;
-}
-
-static apr_status_t keep(idem_body_t *body, const char *data, apr_size_t len, apr_off_t memory)
-{
-    apr_status_t rv = APR_SUCCESS;
-
-    if (!body->file && body->length + (apr_off_t)len > memory) {
-        rv = spill(body);
-    }
-    if (rv == APR_SUCCESS) {
-        rv = body->file ? apr_file_write_full(body->file, data, len, NULL)
-                        : apr_brigade_write(body->memory, NULL, NULL, data, len);
-    }
-    body->length += (apr_off_t)len;
-    return rv;
-}
-
 /* IdempotencyMaxBody or LimitRequestBody, whichever is smaller. */
-apr_off_t idem_body_largest(const request_rec *r, const idem_ctx_t *ctx)
+apr_off_t idem_body_largest(const request_rec *r, const idem_dir_t *conf)
 {
     apr_off_t limit = ap_get_limit_req_body(r);
 
-    return limit > 0 && limit < ctx->conf->max_body ? limit : ctx->conf->max_body;
+    return limit > 0 && limit < conf->max_body ? limit : conf->max_body;
+}
+
+/* One piece for the payload reader; what it refuses is wanted whole all the same where an earlier contract may take it. */
+static apr_status_t feed(void *baton, const void *octets, apr_size_t len)
+{
+    feeding_t *feeding = baton;
+
+    if (!feeding->rejected && idem_payload_feed(feeding->payload, octets, len) != APR_SUCCESS) {
+        feeding->rejected = 1;
+    }
+    return feeding->rejected && (!feeding->conf->contracts || feeding->conf->contracts->nelts < 2) ? APR_EGENERAL : APR_SUCCESS;
 }
 
 /* One brigade of input: kept and fed. *ended is set at the end of the body. */
-static idem_body_result_e take(request_rec *r, idem_ctx_t *ctx, idem_payload_t *payload, apr_bucket_brigade *bb,
-                               int *ended, int *rejected, int *status)
+static idem_body_result_e take(request_rec *r, idem_spool_t *spool, feeding_t *feeding, apr_bucket_brigade *bb, int *ended,
+                               int *status)
 {
-    apr_off_t limit = idem_body_largest(r, ctx);
+    apr_off_t limit = idem_body_largest(r, feeding->conf);
     apr_bucket *e;
 
     for (e = APR_BRIGADE_FIRST(bb); e != APR_BRIGADE_SENTINEL(bb); e = APR_BUCKET_NEXT(e)) {
@@ -127,32 +93,27 @@ static idem_body_result_e take(request_rec *r, idem_ctx_t *ctx, idem_payload_t *
             *status = ap_map_http_request_error(rv, HTTP_BAD_REQUEST);
             return IDEM_BODY_FAILED;
         }
-        if (ctx->body->length + (apr_off_t)len > limit) {
+        if (spool->length + (apr_off_t)len > limit) {
             return IDEM_BODY_TOO_LARGE;
         }
-        rv = keep(ctx->body, data, len, ctx->conf->body_memory);
+        rv = idem_spool_add(spool, data, len);
         if (rv != APR_SUCCESS) {
             ap_log_rerror(APLOG_MARK, APLOG_ERR, rv, r, IDEM_LOG("0201") "the request body cannot be kept in a temporary file");
             *status = HTTP_INTERNAL_SERVER_ERROR;
             return IDEM_BODY_FAILED;
         }
-        if (!*rejected && idem_payload_feed(payload, data, len) != APR_SUCCESS) {
-            *rejected = 1;
-            /* an earlier contract may take it: then it is wanted whole */
-            if (!ctx->conf->contracts || ctx->conf->contracts->nelts < 2) {
-                return IDEM_BODY_REJECTED;
-            }
+        if (feed(feeding, data, len) != APR_SUCCESS) {
+            return IDEM_BODY_REJECTED;
         }
     }
     return IDEM_BODY_OK;
 }
 
-static idem_body_result_e read_all(request_rec *r, idem_ctx_t *ctx, idem_payload_t *payload, int *status)
+static idem_body_result_e read_rest(request_rec *r, idem_spool_t *spool, feeding_t *feeding, int *status)
 {
     apr_bucket_brigade *bb = apr_brigade_create(r->pool, r->connection->bucket_alloc);
     idem_body_result_e result = IDEM_BODY_OK;
     int proxyreq = r->proxyreq;
-    int rejected = 0;
     int ended = 0;
 
     /*
@@ -169,12 +130,12 @@ static idem_body_result_e read_all(request_rec *r, idem_ctx_t *ctx, idem_payload
             result = *status == HTTP_REQUEST_ENTITY_TOO_LARGE ? IDEM_BODY_TOO_LARGE : IDEM_BODY_FAILED;
             break;
         }
-        result = take(r, ctx, payload, bb, &ended, &rejected, status);
+        result = take(r, spool, feeding, bb, &ended, status);
         apr_brigade_cleanup(bb);
     }
     r->proxyreq = proxyreq;
     apr_brigade_destroy(bb);
-    return result == IDEM_BODY_OK && rejected ? IDEM_BODY_REJECTED : result;
+    return result == IDEM_BODY_OK && feeding->rejected ? IDEM_BODY_REJECTED : result;
 }
 
 /* The length that the client announced; -1: none, which with a transfer coding means "until it ends". */
@@ -199,7 +160,7 @@ static apr_off_t announced_length(const request_rec *r, int *has_body)
 static void hand_over(request_rec *r, idem_body_t *body)
 {
     apr_table_unset(r->headers_in, "Transfer-Encoding");
-    apr_table_setn(r->headers_in, "Content-Length", apr_off_t_toa(r->pool, body->length));
+    apr_table_setn(r->headers_in, "Content-Length", apr_off_t_toa(r->pool, body->spool.length));
     while (r->proto_input_filters->frec->ftype < AP_FTYPE_CONNECTION) {
         ap_remove_input_filter(r->proto_input_filters);
     }
@@ -214,11 +175,36 @@ static const char *describe_fault(apr_pool_t *p, const idem_payload_fault_t *fau
     return fault->pointer ? apr_psprintf(p, "%s (at \"%s\")", fault->detail, fault->pointer) : fault->detail;
 }
 
+/* The body: what others have read of it already, then the rest. */
+static idem_body_result_e read_all(request_rec *r, idem_ctx_t *ctx, idem_spool_t *spool, feeding_t *feeding, int *status)
+{
+    idem_spool_t *kept = NULL;
+    int ended = 0;
+
+    switch (idem_taken_what(r, ctx, &kept, &ended)) {
+    case IDEM_TAKEN_LOST:
+        return IDEM_BODY_CONSUMED;
+    case IDEM_TAKEN_TOO_LARGE:
+        return IDEM_BODY_TOO_LARGE;
+    case IDEM_TAKEN_KEPT:
+        *spool = *kept;
+        /* httpd's old way of reading a body takes this for the sign that there is none any more */
+        r->read_length = 0;
+        if (idem_spool_read(spool, feed, feeding) != APR_SUCCESS || (ended && feeding->rejected)) {
+            return feeding->rejected ? IDEM_BODY_REJECTED : IDEM_BODY_CONSUMED;
+        }
+        break;
+    default:
+        break;
+    }
+    return ended ? IDEM_BODY_OK : read_rest(r, spool, feeding, status);
+}
+
 idem_body_result_e idem_body_read(request_rec *r, idem_ctx_t *ctx, const idem_recipe_t *recipe,
                                   unsigned char digest[IDEM_FINGERPRINT_LEN], const char **detail, int *status)
 {
     idem_sha256_t *sha = idem_sha256_init(ctx->pool);
-    idem_payload_t *payload = idem_body_reader(ctx, recipe, sha);
+    feeding_t feeding = {ctx->conf, idem_body_reader(ctx, recipe, sha), 0};
     idem_body_t *body = apr_pcalloc(ctx->pool, sizeof(*body));
     int has_body;
     apr_off_t announced = announced_length(r, &has_body);
@@ -226,28 +212,25 @@ idem_body_result_e idem_body_read(request_rec *r, idem_ctx_t *ctx, const idem_re
 
     body->pool = ctx->pool;
     body->alloc = r->connection->bucket_alloc;
-    body->memory = apr_brigade_create(ctx->pool, body->alloc);
+    idem_spool_begin(&body->spool, ctx->pool, ctx->conf->body_memory);
     ctx->body = body;
-    if (ctx->witness && !ctx->body_touched) {
-        ap_remove_input_filter(ctx->witness);
-    }
-    if (announced > idem_body_largest(r, ctx)) {
+    if (announced > idem_body_largest(r, ctx->conf)) {
         return IDEM_BODY_TOO_LARGE;
     }
-    if (r->read_length > 0 || ctx->body_touched) {
-        return IDEM_BODY_CONSUMED;
-    }
     if (has_body) {
-        result = read_all(r, ctx, payload, status);
-        if (result == IDEM_BODY_OK && announced >= 0 && announced != body->length) {
+        result = read_all(r, ctx, &body->spool, &feeding, status);
+        if (result == IDEM_BODY_OK && announced >= 0 && announced != body->spool.length) {
             return IDEM_BODY_CONSUMED;
         }
     }
-    if (result == IDEM_BODY_OK && idem_payload_finish(payload) != APR_SUCCESS) {
+    else if (r->read_length > 0) {
+        return IDEM_BODY_CONSUMED;
+    }
+    if (result == IDEM_BODY_OK && idem_payload_finish(feeding.payload) != APR_SUCCESS) {
         result = IDEM_BODY_REJECTED;
     }
     if (result == IDEM_BODY_REJECTED) {
-        *detail = describe_fault(ctx->pool, idem_payload_fault(payload));
+        *detail = describe_fault(ctx->pool, idem_payload_fault(feeding.payload));
     }
     else if (result == IDEM_BODY_OK) {
         idem_sha256_final(sha, digest);
@@ -258,48 +241,17 @@ idem_body_result_e idem_body_read(request_rec *r, idem_ctx_t *ctx, const idem_re
     return result;
 }
 
-static apr_status_t feed_file(idem_body_t *body, idem_payload_t *payload)
+static apr_status_t feed_again(void *payload, const void *octets, apr_size_t len)
 {
-    char *buffer = apr_palloc(body->pool, READ_SIZE);
-    apr_off_t at = 0;
-    apr_status_t rv = apr_file_seek(body->file, APR_SET, &at);
-
-    while (rv == APR_SUCCESS) {
-        apr_size_t len = READ_SIZE;
-
-        rv = apr_file_read(body->file, buffer, &len);
-        if (rv == APR_SUCCESS) {
-            rv = idem_payload_feed(payload, buffer, len);
-        }
-    }
-    return rv == APR_EOF ? APR_SUCCESS : rv;
-}
-
-static apr_status_t feed_memory(idem_body_t *body, idem_payload_t *payload)
-{
-    apr_bucket *e;
-    apr_status_t rv = APR_SUCCESS;
-
-    for (e = APR_BRIGADE_FIRST(body->memory); rv == APR_SUCCESS && e != APR_BRIGADE_SENTINEL(body->memory);
-         e = APR_BUCKET_NEXT(e)) {
-        const char *data;
-        apr_size_t len;
-
-        rv = apr_bucket_read(e, &data, &len, APR_BLOCK_READ);
-        if (rv == APR_SUCCESS) {
-            rv = idem_payload_feed(payload, data, len);
-        }
-    }
-    return rv;
+    return idem_payload_feed(payload, octets, len);
 }
 
 int idem_body_digest(idem_ctx_t *ctx, const idem_recipe_t *recipe, unsigned char digest[IDEM_FINGERPRINT_LEN])
 {
     idem_sha256_t *sha = idem_sha256_init(ctx->pool);
     idem_payload_t *payload = idem_body_reader(ctx, recipe, sha);
-    apr_status_t rv = ctx->body->file ? feed_file(ctx->body, payload) : feed_memory(ctx->body, payload);
 
-    if (rv != APR_SUCCESS || idem_payload_finish(payload) != APR_SUCCESS) {
+    if (idem_spool_read(&ctx->body->spool, feed_again, payload) != APR_SUCCESS || idem_payload_finish(payload) != APR_SUCCESS) {
         return 0;
     }
     idem_sha256_final(sha, digest);
@@ -309,24 +261,10 @@ int idem_body_digest(idem_ctx_t *ctx, const idem_recipe_t *recipe, unsigned char
 /* Makes the brigade that readers take from, at the first read. */
 static void open_rest(idem_body_t *body)
 {
-    apr_bucket *e;
-
-    if (body->rest) {
-        return;
+    if (!body->rest) {
+        body->rest = apr_brigade_create(body->pool, body->alloc);
+        idem_spool_append_to(&body->spool, body->rest);
     }
-    body->rest = apr_brigade_create(body->pool, body->alloc);
-    if (!body->file) {
-        /* copies share the octets; ours stay for a look through another recipe, whoever reads the body before that */
-        for (e = APR_BRIGADE_FIRST(body->memory); e != APR_BRIGADE_SENTINEL(body->memory); e = APR_BUCKET_NEXT(e)) {
-            apr_bucket *copy;
-
-            if (apr_bucket_copy(e, &copy) == APR_SUCCESS) {
-                APR_BRIGADE_INSERT_TAIL(body->rest, copy);
-            }
-        }
-        return;
-    }
-    apr_brigade_insert_file(body->rest, body->file, 0, body->length, body->pool);
 }
 
 /*
@@ -367,30 +305,7 @@ static apr_status_t body_filter(ap_filter_t *f, apr_bucket_brigade *bb, ap_input
     return APR_SUCCESS;
 }
 
-/* Notes that somebody reads the body before we do, and is gone. */
-static apr_status_t witness_filter(ap_filter_t *f, apr_bucket_brigade *bb, ap_input_mode_t mode, apr_read_type_e block,
-                                   apr_off_t readbytes)
-{
-    idem_ctx_t *ctx = f->ctx;
-    ap_filter_t *next = f->next;
-
-    ctx->body_touched = 1;
-    ap_remove_input_filter(f);
-    return ap_get_brigade(next, bb, mode, block, readbytes);
-}
-
-void idem_body_watch(request_rec *r, idem_ctx_t *ctx)
-{
-    int has_body;
-
-    announced_length(r, &has_body);
-    if (has_body) {
-        ctx->witness = ap_add_input_filter(WITNESS_NAME, ctx, r, r->connection);
-    }
-}
-
 void idem_body_register(void)
 {
-    ap_register_input_filter(WITNESS_NAME, witness_filter, NULL, AP_FTYPE_PROTOCOL);
     ap_register_input_filter(FILTER_NAME, body_filter, NULL, AP_FTYPE_PROTOCOL);
 }

@@ -2,8 +2,8 @@
  * body.h - the request body: read whole, kept within a limit, fingerprinted on its way in, and handed to whoever
  * reads the request later. CONTRACT sections 3 and 11.
  *
- * The body is read where nobody has read yet (fixups, first) and given back by an input filter that stands where
- * httpd's own protocol filters stood, so it survives internal redirects and looks to every handler like a request
+ * The body is read in fixups, first; what another module took of it before is had from httpd/taken. It is given back by
+ * an input filter that stands where httpd's own protocol filters stood, so it survives internal redirects and looks to every handler like a request
  * with a Content-Length. Above IdempotencyBodyMemory it lies in a temporary file that has no name.
  */
 #ifndef IDEM_HTTPD_BODY_H
@@ -17,7 +17,7 @@
 typedef enum {
     IDEM_BODY_OK,
     IDEM_BODY_TOO_LARGE,  /* over IdempotencyMaxBody or LimitRequestBody */
-    IDEM_BODY_CONSUMED,   /* another module has read it, in whole or in part */
+    IDEM_BODY_CONSUMED,   /* another module has read it, and it cannot be had again */
     IDEM_BODY_REJECTED,   /* the payload reader refused it: *detail says why */
     IDEM_BODY_FAILED      /* *status is to be returned from the hook: httpd's own error, or no disk */
 } idem_body_result_e;
@@ -33,18 +33,12 @@ idem_body_result_e idem_body_read(request_rec *r, idem_ctx_t *ctx, const idem_re
 idem_payload_t *idem_body_reader(idem_ctx_t *ctx, const idem_recipe_t *recipe, idem_sha256_t *sha);
 
 /* The largest body that is taken: IdempotencyMaxBody or LimitRequestBody. */
-apr_off_t idem_body_largest(const request_rec *r, const idem_ctx_t *ctx);
+apr_off_t idem_body_largest(const request_rec *r, const idem_dir_t *conf);
 
 /* The digest by another recipe, of a body that was read and not handed on yet. 1, or 0 where that reader refuses it. */
 int idem_body_digest(idem_ctx_t *ctx, const idem_recipe_t *recipe, unsigned char digest[IDEM_FINGERPRINT_LEN]);
 
-/*
- * Hook translate_name, for every request in a server with routes: sees whether another module reads the body before
- * idem_body_read does. A length tells that for most requests, but not for a chunked one that was read to its end.
- */
-void idem_body_watch(request_rec *r, idem_ctx_t *ctx);
-
-/* Registers the input filters. */
+/* Registers the input filter. */
 void idem_body_register(void);
 
 #endif

@@ -40,6 +40,7 @@ typedef struct idem_answer_t {
 } idem_answer_t;
 
 typedef struct idem_body_t idem_body_t;
+typedef struct idem_taken_t idem_taken_t;
 typedef struct idem_capture_t idem_capture_t;
 typedef struct idem_shadow_t idem_shadow_t;
 
@@ -68,8 +69,7 @@ typedef struct idem_ctx_t {
     const unsigned char *framed;
     apr_size_t framed_len;
     idem_body_t *body;
-    ap_filter_t *witness;         /* in the input chain until the body is read by us */
-    int body_touched;             /* somebody else has read from the body */
+    idem_taken_t *taken;          /* who else reads it, and what; NULL: there is none, or not in this server */
 
     idem_answer_t answer;
     const char *outcome_note;     /* %{idempotency-outcome}n */

@@ -12,6 +12,7 @@
 #include "httpd/recipe.h"
 #include "httpd/route.h"
 #include "httpd/shadow.h"
+#include "httpd/taken.h"
 #include "httpd/values.h"
 
 APLOG_USE_MODULE(idempotency);
@@ -45,6 +46,7 @@ int idem_prepare_scrub(request_rec *r)
     if (!ctx->server->has_routes) {
         return DECLINED;
     }
+    idem_taken_watch(r, ctx);
     for (i = 0; i < fields->nelts; i++) {
         if ((field[i].key[0] == 'I' || field[i].key[0] == 'i') && is_ours(field[i].key)) {
             doomed = doomed ? doomed : apr_array_make(r->pool, 2, sizeof(const char *));
@@ -185,6 +187,9 @@ int idem_prepare(request_rec *r)
 {
     idem_ctx_t *ctx = idem_context_get(r);
 
+    if (ctx) {
+        idem_taken_end(ctx);
+    }
     if (ctx && ctx->shadow) {
         idem_shadow_follow(r, ctx);
     }
@@ -195,7 +200,7 @@ int idem_prepare(request_rec *r)
     if (ctx->phase != IDEM_PHASE_BOUND || ap_is_HTTP_ERROR(r->status)) {
         return DECLINED;
     }
-    if (ctx->conf->mode == IDEM_MODE_OFF || !idem_route_takes(ctx, r->method)) {
+    if (ctx->conf->mode == IDEM_MODE_OFF || !idem_route_takes(ctx->route, r->method)) {
         ctx->phase = IDEM_PHASE_PASSED;
         return DECLINED;
     }

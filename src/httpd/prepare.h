@@ -13,7 +13,7 @@
  */
 int idem_prepare(request_rec *r);
 
-/* Hook post_read_request: removes the fields that only the module may write. */
+/* Hook post_read_request: removes the fields that only the module may write, and watches who reads the body. */
 int idem_prepare_scrub(request_rec *r);
 
 /* Tenant, principal and scope of a request. 1, or 0: refused, or PASSED where there is no identity and none is needed. */

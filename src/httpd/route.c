@@ -35,9 +35,9 @@ void idem_route_bind(request_rec *r, idem_ctx_t *ctx, int at_fixups)
     }
 }
 
-int idem_route_takes(const idem_ctx_t *ctx, const char *method)
+int idem_route_takes(const idem_route_t *route, const char *method)
 {
-    const apr_array_header_t *methods = ctx->route->methods;
+    const apr_array_header_t *methods = route->methods;
     int i;
 
     for (i = 0; i < methods->nelts; i++) {

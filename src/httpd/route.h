@@ -15,7 +15,7 @@
 void idem_route_bind(request_rec *r, idem_ctx_t *ctx, int at_fixups);
 
 /* 1 where the route takes requests of this method. */
-int idem_route_takes(const idem_ctx_t *ctx, const char *method);
+int idem_route_takes(const idem_route_t *route, const char *method);
 
 /*
  * The name that goes into the scope: captures filled in from the environment, or, for `auto`, method and path.

@@ -49,7 +49,7 @@ static void look_at(request_rec *r, idem_ctx_t *ctx, apr_bucket_brigade *bb)
             continue;
         }
         shadow->length += (apr_off_t)len;
-        if (shadow->length > idem_body_largest(r, ctx)) {
+        if (shadow->length > idem_body_largest(r, ctx->conf)) {
             shadow->refused = idem_problem_type(IDEM_PROBLEM_PAYLOAD_TOO_LARGE)->slug;
         }
         else if (!shadow->rejected && !shadow->refused) {

@@ -15,7 +15,7 @@ use IO::Socket::INET;
 use POSIX ();
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(account alive at_end end_process free_port give needed out_dir own_folder pids_below
+our @EXPORT = qw(account alive at_end build_module end_process free_port give needed out_dir own_folder pids_below
                  run slurp source_dir spawn spew tail wait_for);
 
 use constant ACCOUNT => 'mod-idempotency';
@@ -73,6 +73,16 @@ sub own_folder {
         }
     });
     return $dir;
+}
+
+# The file of an httpd module of t/lib/modules: mod_NAME.c, built with what another module would have of ours.
+sub build_module {
+    my ($name) = @_;
+    my $folder = own_folder($name);
+    my ($failed, $said) = run(self => 1, dir => $folder, cmd => [ 'sh', '-c', 'cc -shared -fPIC -Wall -Werror -o "mod_$1.so" -I"$0/src/httpd" '
+        . '-I"$(apxs -q INCLUDEDIR)" $(pkg-config --cflags apr-1) -D_GNU_SOURCE -pthread "$0/t/lib/modules/mod_$1.c"', source_dir(), $name ]);
+    die "mod_$name.c: $said\n" if $failed;
+    return "$folder/mod_$name.so";
 }
 
 # What has to happen however the test ends: run last first, in the process that loaded this file only.
