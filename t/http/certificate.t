@@ -6,7 +6,7 @@ use JSON::PP ();
 
 my $dir = own_folder('tls');
 my $tls = free_port();
-my ($dbm, $machines, $loose);
+my ($dbm, $machines, $loose, $asked);
 
 sub openssl {
     my ($status, $said) = run(self => 1, dir => $dir, cmd => [ 'openssl', @_ ]);
@@ -62,8 +62,11 @@ ScriptAlias /variable "@CGI@"
     IdempotencyPrincipal env:SSL_CLIENT_S_DN
 </Location>
 CONF
-        s{/usr/lib/cgi-bin/\w+}{\@CGI\@}g for $dbm, $machines, $loose;
-        return configuration($t, $dbm, $machines, $loose);
+        # asked for in one place only, when the request is there already
+        $asked = $machines =~ s{machines\.example}{asked.example}r =~ s{\s+SSLVerifyClient\s+require}{}r
+            =~ s{(?=\s+IdempotencyRoute\s+readings)}{\n        SSLVerifyClient require\n        SSLRenegBufferSize 1048576}r;
+        s{/usr/lib/cgi-bin/\w+}{\@CGI\@}g for $dbm, $machines, $loose, $asked;
+        return configuration($t, $dbm, $machines, $loose, $asked);
     });
 $t->httpd->allow_log(qr/\[ssl:(?:warn|error)\]/);
 my $body = '{"amount":10}';
@@ -72,7 +75,7 @@ my $body = '{"amount":10}';
 sub secure {
     my ($place, %arg) = @_;
     my $sni = $arg{sni} // 'machines.example.com';
-    my ($status, $said) = run(self => 1, dir => $dir, cmd => [ 'curl', '-sS', '-i', ($arg{h2} ? '--http2' : '--http1.1'), '-k', '--max-time', 20, ($arg{cert} ? ('--cert', "$dir/$arg{cert}.crt", '--key', "$dir/$arg{cert}.key") : ()),
+    my ($status, $said) = run(self => 1, dir => $dir, cmd => [ 'curl', '-sS', '-i', ($arg{h2} ? '--http2' : '--http1.1'), '-k', '--max-time', 20, @{ $arg{options} // [] }, ($arg{cert} ? ('--cert', "$dir/$arg{cert}.crt", '--key', "$dir/$arg{cert}.key") : ()),
         '--connect-to', "$sni:443:127.0.0.1:$tls", '-H', 'Content-Type: application/json', '-H', "Idempotency-Key: \"$arg{key}\"", ($arg{host} ? ('-H', "Host: $arg{host}") : ()), '-d', $arg{body} // $body, "https://$sni$place" ]);
     my ($head, $content) = split /\r?\n\r?\n/, $said, 2;
     (note($said), return bless { status => 0, fields => [], body => $said }, "Idem::Response") unless ($head // "") =~ m{\AHTTP/\S+ (\d+)};
@@ -142,6 +145,20 @@ subtest 'certificates that nobody has verified' => sub {
         like($again, qr{HTTP/1\.1 403 }, "$version: in a resumed session nobody can tell the two apart") if $version eq '-tls1_2';
     }
     $t->httpd->expect_log($resumed);
+};
+
+# mod_ssl reads the body, negotiates anew, and gives the body back from below us.
+subtest 'a certificate that is asked for behind the request' => sub {
+    for my $version ('1.2', '1.3') {
+        my @request = ('/readings', cert => 'alice', key => "asked $version", sni => 'asked.example.com', options => [ '--tls-max', $version ]);
+        my $large = '{"list":"' . 'x' x 100_000 . '"}';
+        my ($first, $again);
+        ran($t, 1, "TLS $version", sub { ($first, $again) = map { secure(@request, body => $large) } 1 .. 2 });
+        is($first->status, 200, "TLS $version: runs");
+        is($first->json->{sha256}, sha256($large), "TLS $version: with the whole body");
+        is_replay($again, $first, "TLS $version");
+        problem(secure(@request, body => $large =~ s/x/y/r), 'key-reused');
+    }
 };
 
 subtest 'the name in the handshake and the Host field are no tenant' => sub {
