@@ -13,7 +13,6 @@ StartServers 1
 ThreadsPerChild 25
 ThreadLimit 25
 MaxRequestWorkers 25
-MaxMemFree 256
 MPM
     my ($t) = @_;
     my $root = $t->root;
@@ -87,24 +86,38 @@ subtest 'C109 a download of 200 MiB' => sub {
     }
 };
 
-subtest 'twenty bodies and responses of 8 MiB at once' => sub {
+# In httpd's own configuration, where each thread would keep 2 MiB of what it has used.
+subtest 'twenty bodies and responses at once' => sub {
     my $file = spew($t->root . '/body', Idem::App::pattern(8 * MIB), 0644);
     my $go = sub {
+        my ($mib, @keys) = @_;
         my ($status, $said) = run(timeout => 120, cmd => [ 'curl', '--no-progress-meter', '-Z', '--parallel-max', '20', '-u', 'a:a', map { ($_ ? '--next' : (), '-sS', '-u', 'a:a', '-o', '/dev/null', '-w', '%{http_code} %{size_download}\n',
-            '-H', 'Idempotency-Key: "' . fresh_key() . '"', '-H', 'Expect:', '--data-binary', "\@$file", 'http://127.0.0.1:' . $t->httpd->port . '/big?8') } 0 .. 19 ]);
-        return [ sort grep { /^200 / } split /[\r\n]+/, $said =~ s/.*(?=200 \d)//gr ];
+            '-H', "Idempotency-Key: \"$keys[$_]\"", '-H', 'Expect:', '--data-binary', "\@$file", 'http://127.0.0.1:' . $t->httpd->port . "/big?$mib") } 0 .. 19 ]);
+        return is_deeply([ sort grep { /^200 / } split /[\r\n]+/, $said =~ s/.*(?=200 \d)//gr ], [ ("200 " . $mib * MIB) x 20 ], "$mib MiB: all of it, in and out");
     };
-    my $before = mark();
-    ran($t, 20, 'all', sub { is_deeply($go->(), [ ('200 ' . 8 * MIB) x 20 ], 'all of it, in and out') });
+    my $keys = sub { return map { fresh_key() } 1 .. 20 };
+    my ($before, $first) = mark();
     # what a request holds at most: IdempotencyBodyMemory, and as much of a response as may be kept
     my $holds = 20 * (256 + 1024);
-    my $most = memory('VmHWM') - $before;
-    cmp_ok($most, '<', 16 * 1024 + $holds, "resident memory grew by at most $most KiB, of which $holds may be held");
-    my $after;
-    ok(wait_for(sub { $after = memory('VmRSS'); $after - $before < 16 * 1024 }, 5), 'and comes back to ' . ($after - $before) . ' KiB more than before');
-    my $again = memory('VmRSS');
-    ran($t, 20, 'once more', sub { $go->() });
-    cmp_ok(memory('VmRSS') - $again, '<', 8 * 1024, 'and once more takes no more: ' . (memory('VmRSS') - $again) . ' KiB');
+    # a connection to the registry keeps the largest statement and the largest row it has had, until it has been idle for a minute
+    my $connections = sub { return 2 * 1100 * $t->pg->value("SELECT count(*) FROM pg_stat_activity WHERE usename = 'web'") };
+    my $bounded = sub {
+        my ($name, $runs, $mib, @keys) = @_;
+        my $may = 10 * 1024;
+        ran($t, $runs, $name, sub { $go->($mib, @keys) });
+        my $most = memory('VmHWM') - $before;
+        $may += $connections->() if $mib == 1;
+        cmp_ok($most, '<', 16 * 1024 + $holds + $may - 10 * 1024, "$name: resident memory grew by at most $most KiB, of which $holds may be held");
+        my $after;
+        ok(wait_for(sub { $after = memory('VmRSS'); $after - $before < $may }, 5), "$name: and comes back to " . ($after - $before) . ' KiB more than before');
+        return $after;
+    };
+    $first = $bounded->('passed on', 20, 8, $keys->());
+    my $again = $bounded->('once more', 20, 8, $keys->());
+    cmp_ok($again - $first, '<', 4 * 1024, 'once more takes no more: ' . ($again - $first) . ' KiB');
+    my @keys = $keys->();
+    $bounded->('kept', 20, 1, @keys);
+    $bounded->('replayed', 0, 1, @keys);
 };
 
 # What each mode keeps of a body while it reads it is stated in src/core: nothing for raw, a list of its values for json.
@@ -118,6 +131,8 @@ subtest 'one body of 64 MiB raw, and one of 8 MiB as JSON' => sub {
             '-H', "Content-Type: $type", '--data-binary', "\@$body{$mode}", 'http://localhost:' . $t->httpd->port . "/$mode");
         ran($t, 1, "$mode and its retry", sub { is((run(timeout => 120, cmd => \@sent))[1], 200, "$mode: answered") for 1 .. 2 });
         my $grown = memory('VmHWM') - $before;
+        my $left = memory('VmRSS') - $before;
+        cmp_ok($left, '<', 6 * 1024, "$mode: of which $left KiB are still there");
         cmp_ok($grown, '<', $bound, "$mode: resident memory grew by at most $grown KiB for " . int((-s $body{$mode}) / 1024) . ' KiB');
     }
 };
