@@ -13,10 +13,10 @@ APLOG_USE_MODULE(idempotency);
  * Of a store that nobody has heard from for so long only so many threads wait. A request for a static file is to have a
  * thread within 100 ms; but a store that is slow is not refused for being so, hence a multiple of its pace of late.
  */
-#define SHORTEST_SILENCE apr_time_from_msec(50)
+#define SHORTEST_SILENCE apr_time_from_msec(70)
 #define LONGEST_SILENCE  apr_time_from_msec(250)
-#define SILENCE_PACES    3
-#define LOOK             apr_time_from_msec(20) /* so often whoever waits looks at it again */
+#define SILENCE_PACES    4
+#define LOOK             apr_time_from_msec(15) /* so often whoever waits looks at it again */
 #define MOST_DOUBTS      3                      /* statements in a row without an answer: then nobody waits */
 
 void idem_conns_away(idem_conns_t *conns, idem_pgsql_ready_e reason, const char *message)

@@ -210,7 +210,7 @@ static void lead(idem_store_t *store, const idem_ticket_t *own, idem_row_t row, 
 /* ---------------------------------------------------------------- waiting */
 
 /* A look at whether waiting makes sense is due so often. */
-#define LOOK apr_time_from_msec(20)
+#define LOOK apr_time_from_msec(15)
 
 static int may_queue(const idem_store_t *store, int change)
 {

@@ -95,7 +95,8 @@ subtest 'C060 sixty at once on 25 threads of each server' => sub {
         my $first = $running->response;
         my @res = map { $_->response } @more;
         is((grep { $_->status == 200 && $_->body eq $first->body && $_->replayed } @res), 12, 'they get the first answer');
-        is((grep { $_->status == 409 && $_->header('Retry-After') } @res), 48, 'the others may come again');
+        # more come than a child has threads: who meets a registry that was silent for a moment gets 503
+        is((grep { $_->status =~ /^(?:409|503)$/ && $_->header('Retry-After') } @res), 48, 'the others may come again');
     });
 };
 

@@ -4,7 +4,9 @@ use warnings;
 use Idem::Test;
 
 my $config = protected('/charges', 'charges.create') . protected({ by => 'proxy' }, '/proxy', 'proxy');
-my $t = Idem::Test->new(mpm => 'event', backends => [qw(cgi proxy)], config => $config);
+# Threads for all of them: a child keeps some free, and refuses, where its registry is silent for a moment (breaker.t).
+my $t = Idem::Test->new(mpm => 'event', backends => [qw(cgi proxy)], config => $config,
+    mpm_config => "ServerLimit 2\nStartServers 2\nThreadsPerChild 128\nThreadLimit 128\nMaxRequestWorkers 256\nMinSpareThreads 1\nMaxSpareThreads 256\n");
 my $body = '{"amount":10}';
 
 # All of them at once, spread over the clients given.
