@@ -39,7 +39,8 @@ static idem_ctl_exit_e list(idem_ctl_t *ctl, int argc, const char *const *argv)
     if (status != IDEM_CTL_DONE) {
         return status;
     }
-    rows = idem_ctl_query(ctl, idem_admin_list, 7, values);
+    rows = idem_ctl_query(ctl, values[1] && values[2] ? idem_admin_list_principal : values[1] ? idem_admin_list_tenant : idem_admin_list,
+                          7, values);
     if (!rows) {
         return IDEM_CTL_STORE;
     }

@@ -7,14 +7,28 @@
 
 #define STAMP(column) "to_char(" column " AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
 
+#define LIST_COLUMNS                                                                                                   \
+    "r.operation_id, r.status, r.owner_generation, r.tenant_id, r.principal_id, r.route, r.api_revision,"              \
+    " r.ns || r.idem_key, r.response_code, " STAMP("r.created_at") ", coalesce(" STAMP("r.settled_at") ", ''), " IDEM_SQL_LAPSED
+#define LIST_FILTERS                                                                                                   \
+    "($1::text IS NULL OR r.status = $1) AND ($4::text IS NULL OR r.idem_key = $4) AND ($5::text IS NULL OR r.route = $5)" \
+    " AND (NOT $7::boolean OR r.sweep_at = " IDEM_SQL_SWEEP_UNKNOWN ") AND r.scope_version <> '" IDEM_SCOPE_VERSION_SHADOW "'"
+#define LIST_ORDER " ORDER BY r.operation_id DESC LIMIT $6::bigint"
+
 const char idem_admin_list[] =
-    "SELECT r.operation_id, r.status, r.owner_generation, r.tenant_id, r.principal_id, r.route, r.api_revision,"
-    " r.ns || r.idem_key, r.response_code, " STAMP("r.created_at") ", coalesce(" STAMP("r.settled_at")
-    ", ''), " IDEM_SQL_LAPSED
-    " FROM idempotency_records r WHERE ($1::text IS NULL OR r.status = $1) AND ($2::text IS NULL OR r.tenant_id = $2)"
-    " AND ($3::text IS NULL OR r.principal_id = $3) AND ($4::text IS NULL OR r.idem_key = $4)"
-    " AND ($5::text IS NULL OR r.route = $5) AND (NOT $7::boolean OR r.sweep_at = "
-    IDEM_SQL_SWEEP_UNKNOWN ") AND r.scope_version <> '" IDEM_SCOPE_VERSION_SHADOW "' ORDER BY r.operation_id DESC LIMIT $6::bigint";
+    "SELECT " LIST_COLUMNS " FROM idempotency_records r WHERE ($2::text IS NULL OR r.tenant_id = $2)"
+    " AND ($3::text IS NULL OR r.principal_id = $3) AND " LIST_FILTERS LIST_ORDER;
+
+/* A prefix of the primary key for each version. The version that leads it is found by a loose scan; OFFSET 0 keeps what
+ * is read apart from its order, which another index has. */
+#define LIST_PREFIX(principal)                                                                                         \
+    "WITH RECURSIVE v (version) AS (SELECT min(m.scope_version) FROM idempotency_records m UNION ALL"                  \
+    " SELECT (SELECT min(m.scope_version) FROM idempotency_records m WHERE m.scope_version > v.version) FROM v"        \
+    " WHERE v.version IS NOT NULL) SELECT " LIST_COLUMNS " FROM v CROSS JOIN LATERAL (SELECT * FROM idempotency_records p" \
+    " WHERE p.scope_version = v.version AND p.tenant_id = $2::text" principal " OFFSET 0) AS r WHERE " LIST_FILTERS LIST_ORDER
+
+const char idem_admin_list_tenant[] = LIST_PREFIX(" AND $3::text IS NULL");
+const char idem_admin_list_principal[] = LIST_PREFIX(" AND p.principal_id = $3::text");
 
 const char idem_admin_show[] =
     "SELECT r.operation_id, r.status, coalesce(r.outcome, ''), r.owner_generation, r.effect_mode, r.scope_version, r.tenant_id,"

@@ -9,6 +9,9 @@
 /* $1 state or null, $2 tenant, $3 principal, $4 key, $5 route, each or null, $6 at most so many, newest first; $7 't' where
  * that is the state of what nobody knows, which has an index. */
 extern const char idem_admin_list[];
+/* The same of one tenant, or of one tenant's principal: read by a prefix of the primary key. */
+extern const char idem_admin_list_tenant[];
+extern const char idem_admin_list_principal[];
 
 /* $1 operation. One row: the record, its owner, whether it lapsed. */
 extern const char idem_admin_show[];

@@ -97,6 +97,21 @@ subtest 'a settlement writes no index' => sub {
     cmp_ok($stat->()->{n_tup_hot_upd}, '>=', 190, 'nearly all of them in the row\'s own page') or diag(explain($stat->()));
 };
 
+subtest 'the tool lists a caller by a prefix of the key' => sub {
+    $pg->do('TRUNCATE idempotency_records; INSERT INTO idempotency_records SELECT * FROM kept; UPDATE idempotency_records SET tenant_id = translate(principal_id, $$p$$, $$t$$); VACUUM FULL ANALYZE idempotency_records');
+    for my $case ([ qr/scope_version = .*tenant_id = .*principal_id = /, '--principal', 'p7' ], [ qr/scope_version = .*tenant_id = / ]) {
+        my ($condition, @more) = @$case;
+        plans();
+        my ($status, $said) = ctl($pg, 'list', '--tenant', 't7', @more, '--limit', '5');
+        is($status, 0, "list --tenant t7 @more");
+        is(scalar(() = $said =~ /^\S+-\S+ /mg), 5, 'five of them') or diag($said);
+        my $plan = join '', grep { /LATERAL/ } split /(?=Query Text:)/, plans();
+        my @found = $plan =~ /Index Scan using idempotency_records_pkey on idempotency_records p.*\n\s*Index Cond: (.*)/g;
+        like($found[0] // $plan, $condition, 'is read by the prefix');
+        unlike($plan, qr/Seq Scan on (?:\w+\.)?idempotency_records|idempotency_records_operation/, 'and nothing else is read');
+    }
+};
+
 subtest 'the sweep finds its rows' => sub {
     $pg->do('SET enable_seqscan = off');
     my $plan = join '', $pg->psql(q(SET enable_seqscan = off; EXPLAIN SELECT 1 FROM idempotency_records WHERE sweep_at > '-infinity' AND sweep_at <= now() ORDER BY sweep_at LIMIT 100));
