@@ -114,6 +114,8 @@ static const command_rec directives[] = {
                   "how long a child may be silent before its operations count as lapsed"),
     AP_INIT_TAKE1("IdempotencyMaxRun", idem_set_duration, FIELD(max_run), IN_SECTIONS,
                   "the longest run of a backend before its operation counts as lapsed"),
+    AP_INIT_TAKE1("IdempotencyQuiet", idem_set_duration, FIELD(quiet), IN_SECTIONS,
+                  "how long an owner must be unseen before its operation may be called not executed"),
     AP_INIT_TAKE1("IdempotencyLatencyBudget", idem_set_duration, FIELD(latency_budget), IN_SECTIONS,
                   "how long a request of this route may take: what the registry's share is measured against"),
     AP_INIT_TAKE1("IdempotencyRecoveryObjective", idem_set_duration, FIELD(recovery_objective), IN_SECTIONS,

@@ -43,7 +43,7 @@ typedef struct idem_ctl_verdict_t {
     const char *body;         /* NULL: none is given */
     apr_size_t body_len;
     int owner_is_dead;
-    const char *quiet;        /* an interval */
+    const char *quiet;        /* an interval; NULL: as each record says (IdempotencyQuiet) */
 } idem_ctl_verdict_t;
 
 /* Applies it by compare-and-set. DONE, REFUSED (said), STORE. */

@@ -305,7 +305,6 @@ static idem_ctl_exit_e run(idem_ctl_t *ctl, int argc, const char *const *argv)
         return idem_ctl_fail(IDEM_CTL_USAGE, "--%s takes a number from 1", asking.patience <= 0 ? "patience" : "limit");
     }
     values[4] = values[4] ? values[4] : "1000";
-    asking.defaults.quiet = asking.defaults.quiet ? asking.defaults.quiet : "15 minutes";
     /* a program that ends without reading must not end us */
     apr_signal(SIGPIPE, SIG_IGN);
     status = idem_ctl_connect(ctl);

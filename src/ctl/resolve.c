@@ -10,8 +10,7 @@
 #include "ctl/request.h"
 #include "store/admin.h"
 
-#define DEFAULT_QUIET "15 minutes"
-#define MOST_AT_ONCE  "100000"
+#define MOST_AT_ONCE "100000"
 
 /* What resolve was told. */
 typedef struct told_t {
@@ -59,7 +58,6 @@ static int read_verdict(idem_ctl_t *ctl, told_t *told)
                      : told->failed       ? IDEM_EVENT_RESOLVE_FAILED
                      : told->not_executed ? IDEM_EVENT_RESOLVE_NOT_EXECUTED
                                           : IDEM_EVENT_COUNT;
-    verdict->quiet = verdict->quiet ? verdict->quiet : DEFAULT_QUIET;
     if ((told->header || told->body_file) && (told->all || !told->code)) {
         idem_ctl_fail(IDEM_CTL_USAGE, "--header and --body-file go with --code N, for one operation");
         return 0;

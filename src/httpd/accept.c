@@ -115,6 +115,7 @@ static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store, 
     wanted->state = idem_machine_first(wanted->effect, conf->dispatch_mark);
     wanted->lease = conf->lease;
     wanted->max_run = conf->max_run;
+    wanted->quiet = conf->quiet;
     wanted->tombstone = conf->tombstone;
     wanted->reuse_allowed = conf->reuse == IDEM_REUSE_ALLOW;
     wanted->body_limit = conf->max_snapshot;

@@ -6,6 +6,7 @@
 
 #define DEFAULT_LEASE         apr_time_from_sec(60)
 #define DEFAULT_MAX_RUN       apr_time_from_sec(3600)
+#define DEFAULT_QUIET         apr_time_from_sec(900)
 #define DEFAULT_BUDGET        apr_time_from_msec(200)
 #define DEFAULT_OBJECTIVE     apr_time_from_sec(15 * 60)
 #define DEFAULT_RETENTION     apr_time_from_sec(24 * 3600)
@@ -47,6 +48,7 @@ void *idem_config_create_dir(apr_pool_t *p, char *dir)
     conf->wait = IDEM_UNSET;
     conf->lease = IDEM_UNSET;
     conf->max_run = IDEM_UNSET;
+    conf->quiet = IDEM_UNSET;
     conf->latency_budget = IDEM_UNSET;
     conf->recovery_objective = IDEM_UNSET;
     return conf;
@@ -104,6 +106,7 @@ void *idem_config_merge_dir(apr_pool_t *p, void *outer, void *inner)
     MERGE_NUMBER(wait);
     MERGE_NUMBER(lease);
     MERGE_NUMBER(max_run);
+    MERGE_NUMBER(quiet);
     MERGE_NUMBER(latency_budget);
     MERGE_NUMBER(recovery_objective);
     /* the one list that adds up: an inner section's rules come first, the outer's stay behind them */
@@ -207,6 +210,7 @@ const idem_dir_t *idem_config_resolve(apr_pool_t *p, const idem_dir_t *unset)
     DEFAULT_NUMBER(wait, 0);
     DEFAULT_NUMBER(lease, DEFAULT_LEASE);
     DEFAULT_NUMBER(max_run, DEFAULT_MAX_RUN);
+    DEFAULT_NUMBER(quiet, DEFAULT_QUIET);
     DEFAULT_NUMBER(latency_budget, DEFAULT_BUDGET);
     DEFAULT_NUMBER(recovery_objective, DEFAULT_OBJECTIVE);
     return conf;

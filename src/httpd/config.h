@@ -110,6 +110,7 @@ typedef struct idem_dir_t {
     apr_interval_time_t wait;            /* 0: do not */
     apr_interval_time_t lease;
     apr_interval_time_t max_run;
+    apr_interval_time_t quiet;           /* before "not executed" may be said of an operation */
     apr_interval_time_t latency_budget;     /* what gate, status page and alerts measure against */
     apr_interval_time_t recovery_objective; /* likewise */
 } idem_dir_t;

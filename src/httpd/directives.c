@@ -241,6 +241,7 @@ const char *idem_set_duration(cmd_parms *cmd, void *conf, const char *text)
     int is_lease = offset == (int)APR_OFFSETOF(idem_dir_t, lease);
     int is_wait = offset == (int)APR_OFFSETOF(idem_dir_t, wait);
     int needs_time = is_lease || offset == (int)APR_OFFSETOF(idem_dir_t, max_run) ||
+                     offset == (int)APR_OFFSETOF(idem_dir_t, quiet) ||
                      offset == (int)APR_OFFSETOF(idem_dir_t, recovery_objective);
     int is_budget = offset == (int)APR_OFFSETOF(idem_dir_t, latency_budget);
 

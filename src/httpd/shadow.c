@@ -193,6 +193,7 @@ int idem_shadow_finish(request_rec *r)
         job->recipe = idem_recipe_format(job->pool, ctx->shadow->recipe);
         job->lease = conf->lease;
         job->max_run = conf->max_run;
+        job->quiet = conf->quiet;
         job->retention = conf->retention;
         job->tombstone = conf->tombstone;
         job->reuse_allowed = conf->reuse == IDEM_REUSE_ALLOW;

@@ -228,6 +228,7 @@ static void fill(idem_reserve_t *wanted, const idem_shadow_job_t *job, const ide
     wanted->reuse_allowed = 1;
     wanted->lease = job->lease;
     wanted->max_run = job->max_run;
+    wanted->quiet = job->quiet;
     wanted->retention = job->retention;
     wanted->tombstone = job->tombstone;
     wanted->may_write = 1;

@@ -19,7 +19,7 @@ typedef struct idem_shadow_job_t {
     unsigned char fingerprint[IDEM_FINGERPRINT_LEN];
     const unsigned char *framed;
     apr_size_t framed_len;
-    apr_interval_time_t lease, max_run, retention, tombstone;
+    apr_interval_time_t lease, max_run, quiet, retention, tombstone;
     int reuse_allowed;
     apr_time_t begun, ended;
     int status;                    /* what the client got */

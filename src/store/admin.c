@@ -67,7 +67,7 @@ const char idem_admin_resolve[] =
 const char idem_admin_not_executed[] =
     "WITH old AS MATERIALIZED (SELECT r.tenant_id, r.operation_id, r.owner_generation, r.status FROM idempotency_records r"
     " LEFT JOIN idempotency_owners o ON o.owner = r.owner WHERE r.operation_id = $1::uuid AND r.status = ANY ($2::text[])"
-    " AND ($7::boolean OR coalesce(o.seen_at, r.settled_at) < now() - $6::interval) FOR UPDATE OF r),"
+    " AND ($7::boolean OR coalesce(o.seen_at, r.settled_at) < now() - coalesce($6::interval, r.quiet)) FOR UPDATE OF r),"
     " upd AS (UPDATE idempotency_records r SET status = $3, outcome = NULL, owner = NULL,"
     " owner_generation = r.owner_generation + 1, owned_at = now(), settled_at = NULL, response_code = NULL,"
     " response_headers = NULL, response_body = NULL, response_digest = NULL, attempts_open = 0,"

@@ -25,7 +25,8 @@ extern const char idem_admin_events[];
  * answer ('t' or 'f'; the response parameters are ignored then). One row where it was done.
  */
 extern const char idem_admin_resolve[];
-/* $1 operation, $2 states, $3 new state, $4 actor, $5 reason, $6 the owner must have been unseen for so long (interval),
+/* $1 operation, $2 states, $3 new state, $4 actor, $5 reason, $6 the owner must have been unseen for so long (interval; null:
+ * as the record says),
  * $7 't' where the owner is known to be dead. One row where it was done. */
 extern const char idem_admin_not_executed[];
 /* $1 operation, $2 states, $3 name of no state, $4 actor. One row where it was done. */

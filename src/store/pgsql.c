@@ -27,6 +27,7 @@ void idem_pg_add_reserve(idem_pg_params_t *params, const idem_store_t *store, co
     idem_pg_add_text(params, idem_state_name(wanted->state));
     idem_pg_add_text(params, idem_effect_name(wanted->effect));
     idem_pg_add_int(params, wanted->alias_version);
+    idem_pg_add_interval(params, wanted->quiet);
 }
 
 int idem_pg_is_own(const idem_reserve_t *wanted, const idem_record_t *record)

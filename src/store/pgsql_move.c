@@ -89,6 +89,7 @@ static idem_store_result_e reuse(idem_store_t *store, const idem_record_t *seen,
     idem_pg_add_interval(&params, wanted->tombstone);
     idem_pg_add_bool(&params, wanted->reuse_allowed);
     idem_pg_add_long(&params, wanted->body_limit);
+    idem_pg_add_interval(&params, wanted->quiet);
     return idem_pg_call_transition(store, &idem_pg_reuse, &params, 0, deadline, p);
 }
 
@@ -115,6 +116,7 @@ idem_store_result_e idem_pgsql_take_over(idem_store_t *store, idem_take_over_t *
     idem_pg_add_int(&params, store->writer_epoch);
     idem_pg_add_int(&params, wanted->alias_version);
     idem_pg_add_text(&params, ACTOR);
+    idem_pg_add_interval(&params, wanted->quiet);
     return idem_pg_call_transition(store, &idem_pg_take_over, &params, 0, deadline, p);
 }
 

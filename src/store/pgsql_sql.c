@@ -49,12 +49,12 @@ const idem_pg_statement_t idem_pg_control = {
 #define RESERVE_INTO                                                                                                   \
     "INSERT INTO idempotency_records (scope_version, tenant_id, principal_id, route, api_revision, ns, idem_key,"      \
     " contract, fingerprint, recipe, fingerprint_parts, operation_id, owner_token, owner, writer_epoch, lease, max_run," \
-    " retention, tombstone, reuse_allowed, body_limit, status, effect_mode, owner_generation, owned_at, created_at,"   \
-    " sweep_at)"
+    " retention, tombstone, reuse_allowed, body_limit, status, effect_mode, quiet, owner_generation, owned_at,"          \
+    " created_at, sweep_at)"
 #define RESERVE_VALUES(P)                                                                                              \
     P(1) ", " P(2) ", " P(3) ", " P(4) ", " P(5) ", " P(6) ", " P(7) ", " P(8) ", " P(9) ", " P(10) ", " P(11) ", "    \
     P(12) ", " P(13) ", " P(14) ", " P(15) ", " P(16) ", " P(17) ", " P(18) ", " P(19) ", " P(20) ", " P(21) ", "      \
-    P(22) ", " P(23) ", 1, now(), now(), " IDEM_SQL_SWEEP_AT(P(18), P(16))
+    P(22) ", " P(23) ", " P(25) ", 1, now(), now(), " IDEM_SQL_SWEEP_AT(P(18), P(16))
 #define RESERVE_ALLOWED(P)                                                                                             \
     IDEM_SQL_UNFENCED(P(15), P(24)) " AND " IDEM_SQL_PRESENT(P(14), P(16)) " AND " IDEM_SQL_DURABLE
 #define RESERVE_ONCE                                                                                                   \
@@ -62,7 +62,7 @@ const idem_pg_statement_t idem_pg_control = {
 
 /* Fresh or found, in one round trip; neither: somebody was faster, or the writer is fenced, or not present. */
 const idem_pg_statement_t idem_pg_reserve = {
-    "idem_reserve", "ttttttttbbbuuuivvvvoltti",
+    "idem_reserve", "ttttttttbbbuuuivvvvolttiv",
     "WITH old AS MATERIALIZED (SELECT " IDEM_SQL_RECORD_COLUMNS " FROM idempotency_records r WHERE " IDEM_SQL_SCOPE "),"
     " ins AS (" RESERVE_INTO " SELECT " RESERVE_VALUES(IDEM_SQL_ONE)
     " WHERE NOT EXISTS (SELECT 1 FROM old) AND " RESERVE_ALLOWED(IDEM_SQL_ONE) RESERVE_ONCE " RETURNING true)"
@@ -74,10 +74,10 @@ const idem_pg_statement_t idem_pg_reserve = {
  * index for each row, however small the table was when it planned.
  */
 const idem_pg_statement_t idem_pg_reserve_many = {
-    "idem_reserve_many", "TTTTTTTTBBBUUUIVVVVOLTTI",
+    "idem_reserve_many", "TTTTTTTTBBBUUUIVVVVOLTTIV",
     "WITH q AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
-    " $17, $18, $19, $20, $21, $22, $23, $24) WITH ORDINALITY AS q(p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13,"
-    " p14, p15, p16, p17, p18, p19, p20, p21, p22, p23, p24, n)),"
+    " $17, $18, $19, $20, $21, $22, $23, $24, $25) WITH ORDINALITY AS q(p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13,"
+    " p14, p15, p16, p17, p18, p19, p20, p21, p22, p23, p24, p25, n)),"
     " old AS MATERIALIZED (SELECT q.n, one.* FROM q CROSS JOIN LATERAL (SELECT " IDEM_SQL_RECORD_COLUMNS
     " FROM idempotency_records r WHERE " IDEM_SQL_SCOPE_OF(IDEM_SQL_EACH) " LIMIT 1) AS one),"
     " ins AS (" RESERVE_INTO " SELECT " RESERVE_VALUES(IDEM_SQL_EACH)
@@ -202,13 +202,13 @@ const idem_pg_statement_t idem_pg_settle_why = {
 #define TAKEABLE STILL_OWNED " AND r.attempts_open = 0 AND " IDEM_SQL_LAPSED
 
 /* $4 the owner that was seen, $5 sources, $6 status, $7 owner, $8 token, $9 lease, $10 max_run, $11 effect, $12 epoch,
- * $13 alias version, $14 actor. */
+ * $13 alias version, $14 actor, $15 quiet. */
 const idem_pg_statement_t idem_pg_take_over = {
-    "idem_take_over", "tuiuTtuuvvtiit",
+    "idem_take_over", "tuiuTtuuvvtiitv",
     "WITH old AS MATERIALIZED (SELECT r.status FROM idempotency_records r WHERE " TAKEABLE
     " AND " IDEM_SQL_UNFENCED("$12", "$13") " AND " IDEM_SQL_PRESENT("$7", "$9") " AND " IDEM_SQL_DURABLE LOCK "),"
     " upd AS (UPDATE idempotency_records r SET status = $6, outcome = NULL, owner_generation = r.owner_generation + 1,"
-    " owner = $7, owner_token = $8, owned_at = now(), lease = $9, max_run = $10, effect_mode = $11, writer_epoch = $12"
+    " owner = $7, owner_token = $8, owned_at = now(), lease = $9, max_run = $10, effect_mode = $11, writer_epoch = $12, quiet = $15"
     " FROM old WHERE " RECORD " RETURNING true),"
     " ev AS (" EVENT " SELECT $1, $2, $3 + 1, old.status, $6, $14, 'taken over' FROM old, upd)"
     " SELECT EXISTS (SELECT 1 FROM upd),"
@@ -222,15 +222,15 @@ const idem_pg_statement_t idem_pg_take_over = {
 
 /* $4 sources, $5 status, $6 owner, $7 token, $8 lease, $9 max_run, $10 effect, $11 epoch, $12 alias version, $13 actor,
  * $14 new operation, $15 contract, $16 fingerprint, $17 recipe, $18 parts, $19 retention, $20 tombstone, $21 reuse,
- * $22 body limit. The events of the new operation begin with its reserve, so the old one gets this event. */
+ * $22 body limit, $23 quiet. The events of the new operation begin with its reserve, so the old one gets this event. */
 const idem_pg_statement_t idem_pg_reuse = {
-    "idem_reuse", "tuiTtuuvvtiitutbbbvvol",
+    "idem_reuse", "tuiTtuuvvtiitutbbbvvolv",
     "WITH old AS MATERIALIZED (SELECT r.status FROM idempotency_records r WHERE " REUSABLE
     " AND " IDEM_SQL_UNFENCED("$11", "$12") " AND " IDEM_SQL_PRESENT("$6", "$8") " AND " IDEM_SQL_DURABLE LOCK "),"
     " upd AS (UPDATE idempotency_records r SET operation_id = $14, contract = $15, fingerprint = $16, recipe = $17,"
     " fingerprint_parts = $18, owner_generation = r.owner_generation + 1, owner = $6, owner_token = $7, owned_at = now(),"
     " lease = $8, max_run = $9, writer_epoch = $11, effect_mode = $10, retention = $19, tombstone = $20,"
-    " reuse_allowed = $21, body_limit = $22, attempts = 0, attempts_open = 0, status = $5, outcome = NULL,"
+    " reuse_allowed = $21, body_limit = $22, quiet = $23, attempts = 0, attempts_open = 0, status = $5, outcome = NULL,"
     " response_code = NULL, response_headers = NULL, response_body = NULL, response_digest = NULL, created_at = now(),"
     " settled_at = NULL, expires_at = NULL, tombstone_until = NULL, sweep_at = " IDEM_SQL_SWEEP_AT("$19", "$8")
     " FROM old WHERE " RECORD " RETURNING true),"

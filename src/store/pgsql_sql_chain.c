@@ -24,16 +24,16 @@
 #define ALIASES_ARE(version) "c.alias_version = " version
 #define WITH_ALIASES(records) " FROM idempotency_control c LEFT JOIN " records " ON true WHERE c.the_only_row"
 
-/* As idem_pg_reserve; $25 are the scopes, the first of them that of $1 to $7. */
+/* As idem_pg_reserve; $26 are the scopes, the first of them that of $1 to $7. */
 const idem_pg_statement_t idem_pg_reserve_chain = {
-    "idem_reserve_chain", "ttttttttbbbuuuivvvvolttiT",
-    "WITH old AS MATERIALIZED (" RECORDS_OF("$25", "$4", "$6", "$7") "),"
+    "idem_reserve_chain", "ttttttttbbbuuuivvvvolttivT",
+    "WITH old AS MATERIALIZED (" RECORDS_OF("$26", "$4", "$6", "$7") "),"
     " ins AS (INSERT INTO idempotency_records (scope_version, tenant_id, principal_id, route, api_revision, ns, idem_key,"
     " contract, fingerprint, recipe, fingerprint_parts, operation_id, owner_token, owner, writer_epoch, lease, max_run,"
-    " retention, tombstone, reuse_allowed, body_limit, status, effect_mode, owner_generation, owned_at, created_at,"
-    " sweep_at)"
+    " retention, tombstone, reuse_allowed, body_limit, status, effect_mode, quiet, owner_generation, owned_at,"
+    " created_at, sweep_at)"
     " SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,"
-    " 1, now(), now(), " IDEM_SQL_SWEEP_AT("$18", "$16")
+    " $25, 1, now(), now(), " IDEM_SQL_SWEEP_AT("$18", "$16")
     " WHERE NOT EXISTS (SELECT 1 FROM old) AND " IDEM_SQL_UNFENCED("$15", "$24") " AND " IDEM_SQL_PRESENT("$14", "$16")
     " AND " IDEM_SQL_DURABLE
     " ON CONFLICT (scope_version, tenant_id, principal_id, route, api_revision, ns, idem_key) DO NOTHING RETURNING true)"

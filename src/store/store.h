@@ -91,6 +91,7 @@ typedef struct idem_reserve_t {
     idem_effect_e effect;
     apr_interval_time_t lease;      /* 1 ms upwards */
     apr_interval_time_t max_run;
+    apr_interval_time_t quiet;      /* how long an owner must be unseen before "not executed" may be said */
     apr_interval_time_t retention;
     apr_interval_time_t tombstone;
     int reuse_allowed;

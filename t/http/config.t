@@ -52,7 +52,7 @@ my @wrong = (
     'IdempotencyMaxBody 8X', 'IdempotencyMaxBody -1', 'IdempotencyMaxBody', 'IdempotencyBodyMemory many', 'IdempotencyMaxSnapshot 1.5M', 'IdempotencySnapshotBody Some',
     (map { "IdempotencySnapshotHeaders $_" } 'Set-Cookie', 'Date', 'Server', 'Via', 'Connection', 'WWW-Authenticate', 'X-One Transfer-Encoding', '"a b"'),
     'IdempotencyReplayedHeader "a b"', 'IdempotencyReplayedHeader Location', 'IdempotencyReplayedHeader Set-Cookie', 'IdempotencyReplayedHeader idempotency-operation', 'IdempotencyErrorMember Perhaps', 'IdempotencyForwardKey Perhaps',
-    'IdempotencyRetention 1w', 'IdempotencyRetention -1s', 'IdempotencyTombstone month', 'IdempotencyReuse Never', 'IdempotencyLease 0s', 'IdempotencyLease 1x', 'IdempotencyMaxRun 0',
+    'IdempotencyRetention 1w', 'IdempotencyRetention -1s', 'IdempotencyTombstone month', 'IdempotencyReuse Never', 'IdempotencyLease 0s', 'IdempotencyLease 1x', 'IdempotencyMaxRun 0', 'IdempotencyQuiet 0', 'IdempotencyQuiet soon',
     'IdempotencyWait soon', 'IdempotencyWait', 'IdempotencyEffect sometimes', 'IdempotencyDispatchMark Perhaps', 'IdempotencyStatusPath status', 'IdempotencyStatusPath //other.example/', 'IdempotencyServerKey "%{"',
     'IdempotencyPayloadContract /nowhere/contract.json', 'IdempotencyPayloadContract',
     'IdempotencyOutcome', 'IdempotencyOutcome 500', 'IdempotencyOutcome failed', 'IdempotencyOutcome 6xx failed', 'IdempotencyOutcome 99 failed', 'IdempotencyOutcome 500 maybe', 'IdempotencyOutcome 500 failed "expr=%{"',
@@ -116,7 +116,7 @@ taken('all directives', "IdempotencyStoreTimeout 1500ms\nIdempotencyStorePrepare
     'IdempotencyKeySyntax strict', 'IdempotencyKeyLength 16 64', 'IdempotencyKeyPattern "^[a-z0-9-]+$"', 'IdempotencyKeyHeader X-Idempotency-Key', 'IdempotencyFingerprint raw',
     'IdempotencyFingerprintHost Off', 'IdempotencyFingerprintQuery page size', 'IdempotencyFingerprintHeaders X-Version', 'IdempotencyMaxBody 1M', 'IdempotencyBodyMemory 64K',
     'IdempotencyMaxSnapshot 2M', 'IdempotencySnapshotBody On', 'IdempotencySnapshotHeaders X-Order', 'IdempotencyReplayedHeader X-Again', 'IdempotencyErrorMember Off', 'IdempotencyForwardKey Off',
-    'IdempotencyRetention 7d', 'IdempotencyTombstone 90d', 'IdempotencyReuse Allow', 'IdempotencyLease 30s', 'IdempotencyMaxRun 10m', 'IdempotencyOutcome 5xx failed', 'IdempotencyOutcome 302 303 rejected',
+    'IdempotencyRetention 7d', 'IdempotencyTombstone 90d', 'IdempotencyReuse Allow', 'IdempotencyLease 30s', 'IdempotencyMaxRun 10m', 'IdempotencyQuiet 1h', 'IdempotencyOutcome 5xx failed', 'IdempotencyOutcome 302 303 rejected',
     'IdempotencyOutcome 503 rejected "expr=-n %{resp:Retry-After}"'));
 taken('switched off', place('IdempotencyMode Off'));
 

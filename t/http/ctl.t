@@ -5,7 +5,7 @@ use Idem::Test;
 use JSON::PP;
 
 my $t = Idem::Test->new(config => protected('/charges', 'charges.create', 'IdempotencyLease 2s')
-    . protected('/parcels', 'parcels.create'));
+    . protected('/parcels', 'parcels.create') . protected('/brief', 'brief', 'IdempotencyQuiet 1s'));
 my $c = $t->client;
 $t->pg->do('CREATE ROLE op LOGIN IN ROLE idempotency_admin');
 
@@ -140,6 +140,27 @@ subtest 'resolve: not executed' => sub {
     ($key, $operation) = doubtful();
     $t->httpd->restart;
     done('the owner that was seen last at the settlement is quiet by now', 'resolve', $operation, '--not-executed', '--quiet', '1ms', '--reason', 'x');
+};
+
+subtest 'IdempotencyQuiet' => sub {
+    my ($key, $operation) = doubtful(path => '/brief');
+    my ($long_key, $long) = doubtful(path => '/charges');
+    my $silent = sub { # the child is gone without a word, so many seconds ago
+        my ($seconds) = @_;
+        $t->pg->do("UPDATE idempotency_records SET owner = (SELECT owner FROM idempotency_owners WHERE host = 'gone') WHERE operation_id IN ('$operation', '$long')");
+        $t->pg->do("UPDATE idempotency_owners SET seen_at = now() - interval '$seconds s' WHERE host = 'gone'");
+    };
+    refused('while its child lives', 1, qr/silent long enough/, 'resolve', $operation, '--not-executed', '--reason', 'x');
+    $t->pg->do("INSERT INTO idempotency_owners VALUES (gen_random_uuid(), 'gone', 1, now(), now())");
+    $silent->(880);
+    done('of a route that waits 1 s', 'resolve', $operation, '--not-executed', '--reason', 'x');
+    refused('of one that waits 15 minutes, nearly 15 ago', 1, qr/silent long enough/, 'resolve', $long, '--not-executed', '--reason', 'x');
+    $silent->(901);
+    done('and more than 15 ago', 'resolve', $long, '--not-executed', '--reason', 'x');
+    is($t->pg->value("SELECT string_agg(quiet::text, ' ' ORDER BY route) FROM idempotency_records WHERE operation_id IN ('$operation', '$long')"), '00:00:01 00:15:00', 'as the records say');
+    is(again($key, '/brief')->status, 200, 'the retry runs');
+    is($t->pg->value("SELECT quiet FROM idempotency_records WHERE operation_id = '$operation'"), '00:00:01', 'a takeover has the time of its own route');
+    $t->pg->do("DELETE FROM idempotency_owners WHERE host = 'gone'; DELETE FROM idempotency_records WHERE operation_id = '$long'");
 };
 
 subtest 'resolve: what is not understood' => sub {

@@ -134,6 +134,7 @@ void line_reserve(const line_t *line, idem_reserve_t *wanted)
     wanted->effect = idem_effect_parse(line_text(line, "effect", "external"));
     wanted->state = idem_state_parse(line_text(line, "state", "EXECUTING"));
     wanted->lease = apr_time_from_msec(line_number(line, "lease", 60000));
+    wanted->quiet = apr_time_from_msec(line_number(line, "quiet", 900000));
     wanted->max_run = apr_time_from_msec(line_number(line, "max_run", 3600000));
     wanted->retention = apr_time_from_msec(line_number(line, "retention", 86400000));
     wanted->tombstone = apr_time_from_msec(line_number(line, "tombstone", 86400000));
