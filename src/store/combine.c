@@ -222,12 +222,14 @@ static idem_ticket_stage_e wait_in_queue(idem_store_t *store, idem_ticket_t *tic
 {
     idem_combine_t *combine = store->combine;
     idem_ticket_stage_e stage = IDEM_TICKET_QUEUED;
-    int told;
     int leave;
 
     do {
-        told = idem_ticket_wait(ticket, LOOK);
-        leave = !told && (idem_pg_moment() >= ticket->until || (stage == IDEM_TICKET_QUEUED && !may_queue(store, 0)));
+        if (idem_ticket_wait(ticket, LOOK)) {
+            stage = ticket->stage; /* the last that was done to it, before it was told */
+            break;
+        }
+        leave = idem_pg_moment() >= ticket->until || (stage == IDEM_TICKET_QUEUED && !may_queue(store, 0));
         pthread_mutex_lock(&combine->lock);
         stage = ticket->stage;
         if (leave && stage == IDEM_TICKET_QUEUED) {
@@ -235,7 +237,7 @@ static idem_ticket_stage_e wait_in_queue(idem_store_t *store, idem_ticket_t *tic
         }
         pthread_mutex_unlock(&combine->lock);
         /* what has been sent is waited for */
-    } while (!told && !(leave && (stage == IDEM_TICKET_QUEUED || idem_pg_moment() >= ticket->until)));
+    } while (!(leave && (stage == IDEM_TICKET_QUEUED || idem_pg_moment() >= ticket->until)));
     may_queue(store, -1);
     if (stage == IDEM_TICKET_QUEUED) {
         idem_ticket_release(ticket);

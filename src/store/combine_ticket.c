@@ -105,8 +105,9 @@ void idem_ticket_tell(idem_ticket_t *ticket)
 {
     pthread_mutex_lock(&ticket->lock);
     ticket->told = 1;
-    pthread_cond_signal(&ticket->changed);
     pthread_mutex_unlock(&ticket->lock);
+    /* after the lock: who wakes up wants it at once, and would have to sleep again. The caller's reference keeps it alive */
+    pthread_cond_signal(&ticket->changed);
 }
 
 int idem_ticket_wait(idem_ticket_t *ticket, apr_interval_time_t patience)

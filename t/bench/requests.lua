@@ -1,7 +1,10 @@
--- wrk: POST with a fresh key each time (KEYS=fresh), with one of 64 that are known (KEYS=known), or without (KEYS=none).
--- Ends with one line that the caller reads.
+-- wrk: POST with a fresh key each time (KEYS=fresh), with one of those that are known (KEYS=known; KNOWN of them, 64 where
+-- nothing is said), or without (KEYS=none). TENANTS: the request is one of so many tenants'. Ends with one line that the
+-- caller reads.
 local kind = os.getenv("KEYS")
 local run = os.getenv("RUN")
+local known = tonumber(os.getenv("KNOWN") or 64)
+local tenants = tonumber(os.getenv("TENANTS") or 0)
 local threads = 0
 
 function setup(thread)
@@ -11,6 +14,7 @@ end
 
 function init(args)
     count = 0
+    math.randomseed(number * 7919 + os.time())
     wrk.method = "POST"
     wrk.body = '{"amount":1999,"currency":"eur","source":"tok_visa","description":"one of many"}'
     wrk.headers["Content-Type"] = "application/json"
@@ -22,7 +26,10 @@ function request()
     if kind == "fresh" then
         wrk.headers["Idempotency-Key"] = '"' .. run .. "-" .. number .. "-" .. count .. '"'
     elseif kind == "known" then
-        wrk.headers["Idempotency-Key"] = '"known-' .. (count % 64) .. '"'
+        wrk.headers["Idempotency-Key"] = '"known-' .. (known == 64 and count % 64 or math.random(0, known - 1)) .. '"'
+    end
+    if tenants > 0 then
+        wrk.headers["X-Tenant"] = "t" .. math.random(1, tenants)
     end
     return wrk.format()
 end

@@ -1,7 +1,10 @@
 /*
- * statements.c - the module's two statements of a fresh request as a pgbench script: what PostgreSQL alone needs for
- * them. Keys and ids are made from a random number, everything else is as a request would have it;
- * pgbench is to be told -D alias=VERSION, as the control row has it.
+ * statements.c - the module's own statements as scripts for pgbench: what PostgreSQL alone needs for them.
+ *
+ *   bench-statements fresh    reserve and settlement of a fresh request, one row each. Keys and ids are made from a random
+ *                             number, everything else is as a request has it; pgbench is told -D alias=VERSION, as the
+ *                             control row has it
+ *   bench-statements replay   one record read by its whole scope, of the 64 that the requests with known keys have
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -24,6 +27,11 @@ static const char *const reserve_values[] = {
 static const char *const settle_values[] = {
     "'bench'", OPERATION, "1", NULL /* the sources */, NULL /* the state */, "'succeeded'", "200",
     "decode(repeat('61', 40), 'hex')", "decode(repeat('7b', 93), 'hex')", OCTETS32,
+};
+
+/* As make bench configures the route. */
+static const char *const find_values[] = {
+    "'v1'", "'localhost'", "'bench'", "'bench'", "'1'", "'u:'", "'known-' || :key::text",
 };
 
 static void print_sources(idem_event_e event)
@@ -72,10 +80,19 @@ static void print_statement(const idem_pg_statement_t *statement, const char *co
     puts(";");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    puts("\\set key random(1, 9223372036854775807)");
-    print_statement(&idem_pg_reserve, reserve_values, (int)(sizeof(reserve_values) / sizeof(*reserve_values)));
-    print_statement(&idem_pg_settle, settle_values, (int)(sizeof(settle_values) / sizeof(*settle_values)));
-    return 0;
+    if (argc == 2 && !strcmp(argv[1], "fresh")) {
+        puts("\\set key random(1, 9223372036854775807)");
+        print_statement(&idem_pg_reserve, reserve_values, (int)(sizeof(reserve_values) / sizeof(*reserve_values)));
+        print_statement(&idem_pg_settle, settle_values, (int)(sizeof(settle_values) / sizeof(*settle_values)));
+        return 0;
+    }
+    if (argc == 2 && !strcmp(argv[1], "replay")) {
+        puts("\\set key random(0, 63)");
+        print_statement(&idem_pg_find, find_values, (int)(sizeof(find_values) / sizeof(*find_values)));
+        return 0;
+    }
+    fputs("bench-statements fresh|replay\n", stderr);
+    return 2;
 }

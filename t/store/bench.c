@@ -47,50 +47,71 @@ static void *APR_THREAD_FUNC race(apr_thread_t *thread, void *baton)
     return NULL;
 }
 
-/* Fresh keys, reserve and settle; or one key, replay. */
-static void *APR_THREAD_FUNC bench(apr_thread_t *thread, void *baton)
+#define MAX_ROWS 64
+
+/* A settlement for what was reserved. */
+static void fill_settle(idem_settle_t *settle, const idem_reserve_t *wanted)
 {
     static const char body[] = "{\"id\":\"ch_000000000000000000000000\",\"object\":\"charge\",\"amount\":1999}";
+
+    memset(settle, 0, sizeof(*settle));
+    settle->tenant = wanted->scope.tenant;
+    memcpy(settle->operation, wanted->operation, IDEM_UUID_LEN);
+    settle->generation = 1;
+    settle->outcome = IDEM_OUTCOME_SUCCEEDED;
+    settle->response_code = 201;
+    settle->response_headers.octets = (const unsigned char *)body;
+    settle->response_headers.len = 60;
+    settle->response_body.octets = (const unsigned char *)body;
+    settle->response_body.len = sizeof(body) - 1;
+    settle->response_digest.octets = wanted->fingerprint;
+    settle->response_digest.len = 32;
+    settle->actor = "httpd";
+}
+
+/* Fresh keys, reserve and settle; or one key, replay; rows of them in each call. */
+static void *APR_THREAD_FUNC bench(apr_thread_t *thread, void *baton)
+{
     worker_t *worker = baton;
     int replay = !strcmp(line_text(worker->line, "mode", "fresh"), "replay");
+    int rows = (int)line_number(worker->line, "rows", 1);
     idem_store_t *store = &worker->driver->store;
     apr_pool_t *p;
+    int i;
 
     (void)thread;
+    rows = rows < MAX_ROWS ? rows : MAX_ROWS;
     apr_pool_create(&p, NULL);
     wait_for_start(worker);
     while (apr_time_now() < worker->end) {
         line_t line = *worker->line;
-        idem_reserve_t wanted;
-        idem_reserve_t *reserves[] = {&wanted};
-        idem_settle_t settle = {0};
-        idem_settle_t *settles[] = {&settle};
+        idem_reserve_t wanted[MAX_ROWS];
+        idem_reserve_t *reserves[MAX_ROWS];
+        idem_settle_t settle[MAX_ROWS];
+        idem_settle_t *settles[MAX_ROWS];
 
         line.p = p;
-        line_reserve(&line, &wanted);
-        if (!replay) {
-            wanted.scope.key = idem_uuid_text(p, wanted.owner_token);
-            wanted.scope.principal = apr_psprintf(p, "p%d", (int)(worker->calls % 1000));
+        for (i = 0; i < rows; i++) {
+            line_reserve(&line, &wanted[i]);
+            if (!replay) {
+                wanted[i].scope.key = idem_uuid_text(p, wanted[i].owner_token);
+                wanted[i].scope.principal = apr_psprintf(p, "p%d", (int)((worker->calls + i) % 1000));
+            }
+            reserves[i] = &wanted[i];
+            settles[i] = &settle[i];
         }
-        store->provider->reserve(store, reserves, 1, line_deadline(&line, worker->driver), p);
-        worker->faults += wanted.result != (replay ? IDEM_STORE_FOUND : IDEM_STORE_OK);
-        if (!replay) {
-            settle.tenant = wanted.scope.tenant;
-            memcpy(settle.operation, wanted.operation, IDEM_UUID_LEN);
-            settle.generation = 1;
-            settle.outcome = IDEM_OUTCOME_SUCCEEDED;
-            settle.response_code = 201;
-            settle.response_headers.octets = (const unsigned char *)body;
-            settle.response_headers.len = 60;
-            settle.response_body.octets = (const unsigned char *)body;
-            settle.response_body.len = sizeof(body) - 1;
-            settle.response_digest.octets = wanted.fingerprint;
-            settle.response_digest.len = 32;
-            settle.actor = "httpd";
-            store->provider->settle(store, settles, 1, line_deadline(&line, worker->driver), p);
-            worker->faults += settle.result != IDEM_STORE_OK;
+        store->provider->reserve(store, reserves, rows, line_deadline(&line, worker->driver), p);
+        for (i = 0; i < rows; i++) {
+            worker->faults += wanted[i].result != (replay ? IDEM_STORE_FOUND : IDEM_STORE_OK);
+            fill_settle(&settle[i], &wanted[i]);
         }
-        worker->calls++;
+        if (!replay) {
+            store->provider->settle(store, settles, rows, line_deadline(&line, worker->driver), p);
+            for (i = 0; i < rows; i++) {
+                worker->faults += settle[i].result != IDEM_STORE_OK;
+            }
+        }
+        worker->calls += rows;
         apr_pool_clear(p);
     }
     apr_pool_destroy(p);
