@@ -74,7 +74,9 @@ subtest 'what it has seen' => sub {
     unlike($t->httpd->log, qr/shadow-1\b/, 'and no key');
 };
 
-subtest 'two at once' => sub {
+subtest 'two at once, on two servers' => sub {
+    my $twin = $t->twin;
+    my $c = $t->both;
     $t->backend->behave(hold => 1);
     my @running = map { $c->send(POST => '/charges', key => 'shadow-both', body => '{}') } 1 .. 2;
     ok(wait_for(sub { 2 == grep { ($_->{key} // '') =~ /shadow-both/ } $t->backend->effects }, 10), 'both run');

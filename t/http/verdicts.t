@@ -1,4 +1,5 @@
-# First come, retry, other request, still running: the verdicts on a key, and what they leave in the store.
+# First come, retry, other request, still running: the verdicts on a key, and what they leave in the store, whichever of two
+# servers is asked.
 use strict;
 use warnings;
 use Idem::Test;
@@ -7,7 +8,8 @@ use Time::HiRes qw(time);
 my $t = Idem::Test->new(config => protected('/charges', 'charges.create') . protected('/wait', 'wait', 'IdempotencyWait 5s')
     . protected('/short', 'short', 'IdempotencyWait 300ms') . protected('/lease', 'lease', 'IdempotencyLease 2s')
     . protected('/query', 'query', 'IdempotencyFingerprintQuery None'));
-my $c = $t->client;
+my $twin = $t->twin;
+my $c = $t->both;
 my $ten = '{"amount":10}';
 
 subtest 'fresh' => sub {
@@ -39,8 +41,9 @@ subtest 'C054 replay' => sub {
         @again = map { $c->post('/charges?status=201', key => $key, body => $ten) } 1 .. 3;
     });
     is_replay($_, $first, 'a retry') for @again;
-    like($t->httpd->log . slurp($t->root . '/logs/access.log'), qr/outcome=replayed operation=\Q@{[$first->operation]}\E/, 'the access log says so');
-    like(slurp($t->root . '/logs/access.log'), qr/outcome=executed operation=\Q@{[$first->operation]}\E/, 'and which one ran');
+    my $access = join '', map { slurp($_->root . '/logs/access.log') } $t, $twin;
+    like($access, qr/outcome=replayed operation=\Q@{[$first->operation]}\E/, 'the access log says so');
+    like($access, qr/outcome=executed operation=\Q@{[$first->operation]}\E/, 'and which one ran');
 };
 
 subtest 'C034 another request under the key' => sub {
