@@ -71,8 +71,7 @@ static int write_all(int fd, idem_octets_t octets)
     return 1;
 }
 
-/* A whole file under this name, on the disk. 1, or 0 with errno. */
-static int write_file(int dir_fd, const char *name, idem_octets_t octets)
+int idem_journal_write_file(int dir_fd, const char *name, idem_octets_t octets)
 {
     int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     int done;
@@ -102,7 +101,7 @@ int idem_journal_write(const char *dir, const unsigned char registry[IDEM_JOURNA
                                     idem_uuid_text(p, settlement->settle.operation), settlement->settle.generation);
     const char *unfinished = apr_psprintf(p, IDEM_JOURNAL_UNFINISHED "%ld-%s", (long)getpid(), name);
     int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int done = dir_fd >= 0 && write_file(dir_fd, unfinished, idem_journal_encode(settlement, registry, now, p));
+    int done = dir_fd >= 0 && idem_journal_write_file(dir_fd, unfinished, idem_journal_encode(settlement, registry, now, p));
 
     if (done && (renameat(dir_fd, unfinished, dir_fd, name) || fsync(dir_fd))) {
         int error = errno;
@@ -118,30 +117,7 @@ int idem_journal_write(const char *dir, const unsigned char registry[IDEM_JOURNA
     return done;
 }
 
-/* ---------------------------------------------------------------- aside */
-
-/* Moves an entry to the folder beside, with the reason. Where that fails it stays, and is met again. */
-static void put_aside(int dir_fd, const char *name, const char *reason, apr_pool_t *p)
-{
-    const char *why = apr_pstrcat(p, reason, "\n", NULL);
-    idem_octets_t words = {(const unsigned char *)why, strlen(why)};
-    struct stat info;
-    int aside;
-
-    if (!mkdirat(dir_fd, IDEM_JOURNAL_ASIDE, 0700) && !geteuid() && !fstat(dir_fd, &info) &&
-        fchownat(dir_fd, IDEM_JOURNAL_ASIDE, info.st_uid, info.st_gid, AT_SYMLINK_NOFOLLOW)) {
-        return;
-    }
-    aside = openat(dir_fd, IDEM_JOURNAL_ASIDE, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (aside < 0) {
-        return;
-    }
-    if (write_file(aside, apr_pstrcat(p, name, ".reason", NULL), words) || errno == EEXIST) {
-        renameat(dir_fd, name, aside, name);
-        fsync(aside);
-    }
-    close(aside);
-}
+/* ---------------------------------------------------------------- applying */
 
 /* What a process that died has left half written: nobody can tell what it was to be. */
 static void put_unfinished_aside(const char *dir, int dir_fd, apr_pool_t *p)
@@ -154,15 +130,13 @@ static void put_unfinished_aside(const char *dir, int dir_fd, apr_pool_t *p)
         if (!strncmp(item->d_name, IDEM_JOURNAL_UNFINISHED, sizeof(IDEM_JOURNAL_UNFINISHED) - 1) &&
             !fstatat(dir_fd, item->d_name, &info, AT_SYMLINK_NOFOLLOW) &&
             apr_time_sec(apr_time_now()) - info.st_mtime > UNFINISHED_FOR) {
-            put_aside(dir_fd, apr_pstrdup(p, item->d_name), "it was never finished: its writer has died", p);
+            idem_journal_put_aside(dir_fd, apr_pstrdup(p, item->d_name), "it was never finished: its writer has died", p);
         }
     }
     if (handle) {
         closedir(handle);
     }
 }
-
-/* ---------------------------------------------------------------- applying */
 
 static idem_journal_fate_e apply_entry(int dir_fd, idem_journal_entry_t *entry, idem_store_t *store, apr_pool_t *p,
                                        const char **reason)
@@ -211,7 +185,7 @@ static int work_at(int dir_fd, const char *name, idem_store_t *store, idem_journ
     }
     if (opened != IDEM_JOURNAL_NOT_OURS) {
         if (*fate == IDEM_JOURNAL_ASIDE_PASSED || *fate == IDEM_JOURNAL_ASIDE_BROKEN) {
-            put_aside(dir_fd, name, reason, p);
+            reason = idem_journal_put_aside(dir_fd, name, reason, p);
         }
         report(baton, &entry, *fate, reason);
     }

@@ -28,4 +28,15 @@ apr_array_header_t *idem_journal_names(const char *dir, const char *registry, co
 idem_journal_opened_e idem_journal_open(int dir_fd, const char *name, int lock, apr_pool_t *p, idem_journal_entry_t *entry,
                                         int *fd);
 
+/* A whole file under this name, on the disk. 1, or 0 with errno; then none is left. */
+int idem_journal_write_file(int dir_fd, const char *name, idem_octets_t octets);
+
+/*
+ * Moves an entry to the folder beside (journal_aside.c), with the reason; where that fails it stays, and is met again. The
+ * folder keeps at most IDEM_JOURNAL_MOST_ASIDE entries: the oldest goes for a new one, and the reason that is returned, for
+ * the log, says so.
+ */
+#define IDEM_JOURNAL_MOST_ASIDE 1000
+const char *idem_journal_put_aside(int dir_fd, const char *name, const char *reason, apr_pool_t *p);
+
 #endif

@@ -240,21 +240,55 @@ subtest 'broken files' => sub {
     unlink glob "$dir/aside/*";
 };
 
-subtest 'the journal cannot be written' => sub {
-    my @children = $log->children;
-    chmod 0500, $dir;
-    my $key = fresh_key();
-    my ($first) = without_registry(\&stopped, $key);
-    is($first->status, 200, 'the client gets the true answer');
-    is_deeply([ entries() ], [], 'nothing is in the journal');
-    $log->expect_log(qr/IDEM1601.*Permission denied/);
-    is(scalar(() = $log->log =~ /IDEM1601/g), 1, 'one line says so');
-    $t->pg->start;
-    ok(wait_for(sub { row($key)->{status} eq 'UNKNOWN' }, 20), 'the operation is UNKNOWN when the database is back');
-    ran($t, 0, 'the retry', sub { problem($c->post('/charges', key => $key, body => $body), 'outcome-unknown') });
-    is_deeply([ $log->children ], \@children, 'no child is lost');
-    chmod 0700, $dir;
+subtest 'what is put aside is bounded' => sub {
+    my @old = map { sprintf '0123456789abcdef-%05d.settlement', $_ } 1 .. 1000;
+    for my $n (0 .. $#old) {
+        spew("$dir/aside/$old[$n]$_", 'x', 0600) for '', '.reason';
+        utime 1_000_000 + $n, 1_000_000 + $n, "$dir/aside/$old[$n]";
+    }
+    without_registry(\&stopped, fresh_key());
+    (my $prefix = (entries())[0]) =~ s/-.*//;
+    my @new = map { "$prefix-0000000000000$_-broken.settlement" } 1, 2;
+    spew("$dir/$_", 'broken', 0600) for @new;
+    ok(back() && wait_for(sub { !entries() }, 20), 'all are dealt with');
+    is_deeply([ set_aside() ], [ sort @old[ 2 .. 999 ], @new ], 'two came, and the two oldest went');
+    ok(!-e "$dir/aside/$old[0].reason" && -e "$dir/aside/$old[2].reason", 'with their reasons');
+    $log->expect_log(qr/IDEM1604: $new[1] .*1000 entries were aside, so the oldest of them, $old[1], was removed/);
+    unlink glob "$dir/aside/*";
 };
+
+# What cannot be written: no right to; no room, by a disk of 256 KiB (of root's own, else by a limit on the size of files).
+sub limit { my ($limit) = @_; run(cmd => [ 'prlimit', '--pid', $_, "--fsize=$limit:unlimited" ]) for $log->children }
+my $root = $> == 0;
+my ($uid, $gid) = (stat $dir)[ 4, 5 ];
+sub mounted { my ($status, $said) = run(cmd => [@_], self => 1); diag($said) if $status; return !$status }
+my $small = $root && mounted('mount', '-t', 'tmpfs', '-o', "size=256k,mode=0700,uid=$uid,gid=$gid", 'tmpfs', $dir) && mounted('umount', $dir);
+at_end(sub { run(cmd => [ 'umount', '-l', $dir ], self => 1) }) if $small;
+my %cannot = (
+    right => [ sub { chmod 0500, $dir }, sub { chmod 0700, $dir }, qr/Permission denied/ ],
+    room => [ sub { $small ? mounted('mount', '-t', 'tmpfs', '-o', "size=256k,mode=0700,uid=$uid,gid=$gid", 'tmpfs', $dir) : limit(600_000) },
+        sub { $small ? mounted('umount', '-l', $dir) : limit('unlimited') }, qr/No space left|File too large/ ],
+);
+for my $what (sort keys %cannot) {
+    my ($take, $give, $like) = @{ $cannot{$what} };
+    subtest "the journal cannot be written: no $what" => sub {
+        my @children = $log->children;
+        my $said = () = $log->log =~ /IDEM1601/g;
+        $take->();
+        my $key = fresh_key();
+        my ($first) = without_registry(\&stopped, $key, { behave => { size => 800_000 } });
+        is($first->status, 200, 'the client gets the true answer');
+        is(length $first->body, 800_000, 'whole');
+        is_deeply([ entries(), glob "$dir/.unfinished*" ], [], 'nothing is in the journal, nor half of it');
+        $log->expect_log(qr/IDEM1601.*$like/);
+        is(scalar(() = $log->log =~ /IDEM1601/g), $said + 1, 'one line says so');
+        $t->pg->start;
+        ok(wait_for(sub { row($key)->{status} eq 'UNKNOWN' }, 20), 'the operation is UNKNOWN when the database is back');
+        ran($t, 0, 'the retry', sub { problem($c->post('/charges', key => $key, body => $body), 'outcome-unknown') });
+        is_deeply([ $log->children ], \@children, 'no child is lost');
+        $give->();
+    };
+}
 
 subtest 'at start-up' => sub {
     my $route = protected({ by => 'none' }, '/x', 'x');
