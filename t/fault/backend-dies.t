@@ -5,7 +5,7 @@ use warnings;
 use Idem::Orders;
 use Idem::Test;
 
-my $t = Idem::Test->new(start => 0);
+my $t = Idem::Test->new(start => 0, backends => [qw(cgi fpm)], modules => ['proxy_http']);
 my $orders = Idem::Orders->new($t);
 my $pg = $t->pg;
 my $journal = $t->root . '/journal';
@@ -16,7 +16,7 @@ for my $dir ($journal, "$journal-2") {
 }
 my @modes = qw(external transactional bare forgets repeatable);
 $t->httpd->{config} = $t->expand($orders->load . "IdempotencyStoreTimeout 1s\nIdempotencyJournal \"$journal\"\n"
-    . join '', map { $orders->place("/$_", $_) } @modes);
+    . join '', map { my $kind = $_; $orders->place("/$kind", $kind), map { $orders->place("/$_/$kind", $kind, { by => $_ }) } qw(proxy fpm) } @modes);
 $t->httpd->start;
 my $twin = $t->twin(config => $t->httpd->{config} =~ s/\Q$journal\E/$journal-2/r, httpd => { env => $t->httpd->{env} });
 $twin->httpd->start;
@@ -48,7 +48,7 @@ sub check {
     return;
 }
 
-subtest 'the script is killed' => sub {
+subtest 'its process is killed: a CGI script, a proxied server\'s, an FPM worker' => sub {
     my @cases = (
         # place            point         the retry               effects
         [ '/external',      'before',     'outcome-unknown',      0 ],
@@ -60,15 +60,18 @@ subtest 'the script is killed' => sub {
         [ '/repeatable',    'before',     'outcome-unknown',      0 ],
         [ '/repeatable',    'after',      'outcome-unknown',      1 ],
     );
-    for my $case (@cases) {
-        my ($place, $point, $want, $effects) = @$case;
-        my $key = fresh_key();
-        my ($running, $tag) = at($place, $key, $point);
-        kill KILL => $orders->pid($tag);
-        is($running->response->status, 500, "$place, $point: the first client is told");
-        check("$place, $point", $place, $key, $want, $effects);
+    my %told = ('' => 500, '/proxy' => 502, '/fpm' => 503);
+    for my $by (sort keys %told) {
+        for my $case (@cases) {
+            my ($place, $point, $want, $effects) = @$case;
+            my $key = fresh_key();
+            my ($running, $tag) = at("$by$place", $key, $point);
+            kill KILL => $orders->pid($tag);
+            is($running->response->status, $told{$by}, "$by$place, $point: the first client is told");
+            check("$by$place, $point", "$by$place", $key, $want, $effects);
+        }
     }
-    $t->httpd->expect_log(qr/End of script output before headers/);
+    $t->httpd->expect_log(qr/End of script output before headers/, qr/AH01102/, qr/AH01067|AH01075/);
 };
 
 subtest 'the backend fails by itself' => sub {
@@ -111,40 +114,51 @@ subtest 'two transactions lock each other out' => sub {
     }
 };
 
-subtest 'the registry, which is the backend\'s database too, stops and starts' => sub {
-    my @cases = (
-        [ '/external',      'before', 500, 'outcome-unknown', 0 ],
-        [ '/external',      'after',  201, 'replay 201',      1 ],
-        [ '/transactional', 'before', 500, 'runs',            1 ],
-        [ '/transactional', 'after',  201, 'replay 201',      1 ],
-        [ '/bare',          'after',  201, 'replay 201',      1 ],
-        [ '/repeatable',    'before', 500, 'runs',            1 ],
-        [ '/repeatable',    'after',  201, 'replay 201',      1 ],
-    );
-    for my $case (@cases) {
-        $case->[5] = fresh_key();
-        @$case[ 6, 7 ] = at(@$case[ 0, 5, 1 ]);
-    }
-    $pg->stop('immediate');
-    $orders->go(map { $_->[7] } @cases);
-    is($_->[6]->response->status, $_->[2], "$_->[0], $_->[1]: the first client gets the true answer") for @cases;
-    $pg->start;
-    ok(wait_for(sub { !glob "$journal/*.settlement" }, 20), 'the journal is applied');
-    ok(wait_for(sub { !grep { $_->status == 503 } $both->parallel(map { [ POST => '/external', key => fresh_key(), body => $body ] } 1 .. 16) }, 20), 'the registry is back');
-    check("$_->[0], $_->[1]", @$_[ 0, 5, 3, 4 ]) for @cases;
-    $t->httpd->expect_log(qr/IDEM0806/);
-};
-
-subtest 'every connection to the registry is cut' => sub {
-    my $key = fresh_key();
-    my ($running, $tag) = at('/external', $key, 'after');
-    $pg->do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'web'");
-    $orders->go($tag);
-    my $first = $running->response;
-    is($first->status, 201, 'the true answer');
-    ok(wait_for(sub { row($key)->{status} eq 'SUCCEEDED' }, 20), 'is settled');
-    is_replay(post('/external', $key), $first, 'the retry');
-};
+# What befalls the registry, which is the backend's database too, while operations are at their points. What a client
+# gets for `now` has to come while it lasts; `later` when it is over.
+my @LOST = ( # what was not committed is
+    # place             point         the client     the retry         effects
+    [ '/external',      'before',     'now 500',     'outcome-unknown', 0 ],
+    [ '/external',      'after',      'now 201',     'replay 201',      1 ],
+    [ '/transactional', 'before',     'now 500',     'runs',            1 ],
+    [ '/transactional', 'committing', 'now 500',     'runs',            1 ],
+    [ '/transactional', 'after',      'now 201',     'replay 201',      1 ],
+    [ '/bare',          'after',      'now 201',     'replay 201',      1 ],
+    [ '/repeatable',    'before',     'now 500',     'runs',            1 ],
+    [ '/repeatable',    'after',      'now 201',     'replay 201',      1 ],
+);
+my @LATE = map { my ($place, $point) = @$_; [ $place, $point, $point eq 'after' ? 'now 201' : 'later 201', 'replay 201', 1 ] } @LOST;
+my @filling;
+my $lock;
+my @FAULTS = (
+    [ 'stops and starts', \@LOST, sub { $pg->stop('immediate') }, sub { $pg->start } ],
+    [ 'cuts every session', \@LOST, sub { $pg->do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename IN ('web', 'shop')") }, sub { } ],
+    [ 'is silent', \@LATE, sub { $pg->sigstop }, sub { $pg->cont } ],
+    # all that the children may open wait for a lock
+    [ 'has no connection left', [ map { [ @$_[ 0, 1 ], 'now 201', 'replay 201', 1 ] } @LOST ], sub {
+        $lock = $pg->session;
+        $lock->run('BEGIN; LOCK TABLE idempotency_control IN ACCESS EXCLUSIVE MODE');
+        @filling = map { $c->send(POST => '/external', key => fresh_key(), body => $body) } 1 .. 24;
+        ok(wait_for(sub { $pg->value("SELECT count(*) FROM pg_stat_activity WHERE usename = 'web' AND wait_event_type = 'Lock'") >= 4 }), 'they wait');
+    }, sub { $lock->run('ROLLBACK'); $_->response for splice @filling } ],
+);
+for my $fault (@FAULTS) {
+    my ($name, $table, $begin, $end) = @$fault;
+    subtest "the registry $name" => sub {
+        my @cases = map { my ($place, $point) = @$_; my $key = fresh_key(); [ @$_, $key, at($place, $key, $point) ] } @$table;
+        $begin->();
+        $orders->go(map { $_->[7] } @cases);
+        for my $when ('now', 'later') {
+            is($_->[6]->response->status, substr($_->[2], -3), "$_->[0], $_->[1]: the first client gets the true answer, $when") for grep { $_->[2] =~ /^$when/ } @cases;
+            $end->() if $when eq 'now';
+        }
+        ok(wait_for(sub { !glob "$journal/*.settlement" }, 20), 'the journal is applied');
+        ok(wait_for(sub { !grep { $_->status == 503 } $c->parallel(map { [ POST => '/external', key => fresh_key(), body => $body ] } 1 .. 8) }, 20), 'the registry is back');
+        check("$_->[0], $_->[1]", @$_[ 0, 5, 3, 4 ]) for @cases;
+        is($orders->outbox(row($_->[5])->{operation_id}), 1, "$_->[0], $_->[1]: one outbox row") for grep { $_->[0] eq '/transactional' } @cases;
+    };
+}
+$t->httpd->expect_log(qr/IDEM0806/);
 
 subtest 'somebody holds the record\'s lock for too long' => sub {
     my $key = fresh_key();
@@ -189,6 +203,6 @@ subtest 'a hundred at once, one that differs, and the owner is killed' => sub {
     $t->httpd->allow_log(qr/exit signal Killed|AH00052|AH01265/);
 };
 
-$t->httpd->allow_log(qr/IDEM09\d\d|IDEM10\d\d|dbd:/);
-$t->allow_pg_log(qr/deadlock|administrator command|immediate shutdown|shutting down|starting up|not yet accepting|not properly shut down|recovery|terminating|connection to client lost|lock timeout|statement timeout/);
+$t->httpd->allow_log(qr/AH00898|IDEM09\d\d|IDEM10\d\d|dbd:/);
+$t->allow_pg_log(qr/prepared statement "idem_\w+" does not exist|deadlock|administrator command|immediate shutdown|shutting down|starting up|not yet accepting|not properly shut down|recovery|terminating|connection to client lost|lock timeout|statement timeout/);
 $t->finish;

@@ -45,12 +45,13 @@ SQL
 sub load { "LoadModule stop_module $_[0]{t}{root}/mod_stop.so\n" }
 sub script { $_[0]{script} }
 
-# Text of a protected place: place('/external', 'external', more lines); { by => 'proxy' } before them for the server.
+# Text of a protected place: place('/external', 'external', more lines); { by => 'proxy' } before them for the server, { by => 'fpm' }
+# for its like in PHP (orders.php), where the test has that backend.
 sub place {
     my ($self, $path, $kind, @more) = @_;
     my $effect = $kind =~ /^(?:external|repeatable)$/ ? $kind : 'transactional';
     my $by = ref $more[0] ? shift(@more)->{by} : 'cgi';
-    return ($by eq 'proxy' ? sprintf(qq(ProxyPass "$path" "http://127.0.0.1:%d/$kind"\n), $self->serve) : qq(ScriptAlias "$path" "$self->{script}/$kind"\n))
+    return ($by eq 'fpm' ? $self->fpm($path, $kind) : $by eq 'proxy' ? sprintf(qq(ProxyPass "$path" "http://127.0.0.1:%d/$kind"\n), $self->serve) : qq(ScriptAlias "$path" "$self->{script}/$kind"\n))
         . join("\n    ", "<Location \"$path\">", '@AUTH@', 'IdempotencyRoute ' . substr($path, 1), 'IdempotencyTenant server', 'IdempotencyPrincipal user',
         "IdempotencyEffect $effect", @more) . "\n</Location>\n";
 }
@@ -64,6 +65,15 @@ sub serve {
     at_end(sub { kill KILL => -$pid; waitpid $pid, 0 });
     wait_for(sub { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port) }) or die "the orders' server does not start\n";
     return $self->{port} = $port;
+}
+
+# The lines that lead to orders.php; the kind follows the name of the file, as path information.
+sub fpm {
+    my ($self, $path, $kind) = @_;
+    my ($pg, $php) = ($self->{t}->pg, $self->{t}->backend->php_dir);
+    my %is = (HOST => $pg->socket_dir, PORT => $pg->port, DATABASE => $pg->database, DIR => $self->{dir});
+    spew("$php/orders.php", slurp(source_dir() . '/t/lib/Idem/orders.php') =~ s/\@([A-Z]+)\@/$is{$1}/gr, 0644) unless -e "$php/orders.php";
+    return qq(Alias "$path" "$php/orders.php/$kind"\n<Location "$path">\nSetHandler "@{[ $self->{t}->backend->fpm_handler ]}"\n</Location>\n);
 }
 
 # The processes of the server that are at work.
