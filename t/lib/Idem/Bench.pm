@@ -139,6 +139,7 @@ sub load {
     my ($self, $target, $keys, $connections, %more) = @_;
     my $run = 'run' . ++$self->{runs};
     my $before = settled_count($target);
+    my $begun = time;
     my $used = processor(@{ $target->{pids} });
     my ($status, $said) = run(self => 1, timeout => $self->{seconds} + 60, env => { KEYS => $keys, RUN => $run, AUTHORITY => AUTHORITY, %{ $more{env} || {} } },
         cmd => [ 'wrk', '-t', $connections > 1 ? 2 : 1, '-c', $connections, '-d', "$self->{seconds}s", '--timeout', '10s', '-s',
@@ -155,7 +156,9 @@ sub load {
         $self->fault("$what: $effects effects of $requests requests") if $effects < $requests || $effects > $requests + $connections;
     }
     if ($keys eq 'fresh' && $target->{module}) {
-        my $records = $target->{t}->record_count("idem_key LIKE '$run-%'");
+        # operation ids begin with their time: the index finds them among ten million
+        my $first = sprintf('%012x', ($begun - 1) * 1000) =~ s/^(.{8})(.{4})$/$1-$2-7000-8000-000000000000/r;
+        my $records = $target->{t}->record_count("operation_id >= '$first' AND idem_key LIKE '$run-%'");
         $self->fault("$what: $effects effects, $records records") if $records != $effects;
     }
     return { requests => $requests, seconds => $duration / 1e6, p50 => $p50 / 1000, p99 => $p99 / 1000, effects => $effects, processor => $used };

@@ -153,12 +153,12 @@ sub cont {
 sub psql {
     my ($self, $sql, %arg) = @_;
     my ($status, $said) = run(cmd => [ "$self->{bin}/psql", '-XAtq', '-v', 'ON_ERROR_STOP=1', '-f', '-' ], stdin => "$sql\n",
-        env => $self->env(%arg), self => 1);
+        env => $self->env(%arg), self => 1, timeout => $arg{timeout});
     die "psql: $said--- in\n$sql\n" if $status;
     return $said;
 }
 
-# Run statements for their effect.
+# Run statements for their effect; timeout => seconds where they take more than 60, as for the others.
 sub do { $_[0]->psql(@_[ 1 .. $#_ ]); return }
 
 # One SELECT (or … RETURNING): a list of hashes. Numbers are numbers, bytea is \x…, NULL is undef.
