@@ -23,6 +23,7 @@ static const char *const reserve_values[] = {
     OCTETS32, "decode(repeat('61', 60), 'hex')", "decode(repeat('cd', 48), 'hex')", OPERATION, OPERATION,
     "'00000000-0000-7000-8000-000000000001'::uuid", "1", "interval '60 s'", "interval '1 h'", "interval '24 h'",
     "interval '30 d'", "false", "1048576::bigint", NULL /* the state */, "'external'", ":alias",
+    "interval '5 min'",
 };
 static const char *const settle_values[] = {
     "'bench'", OPERATION, "1", NULL /* the sources */, NULL /* the state */, "'succeeded'", "200",

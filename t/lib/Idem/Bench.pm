@@ -13,6 +13,7 @@ use POSIX ();
 use Time::HiRes qw(time);
 
 use constant AUTHORITY => 'bench.example'; # it is part of a request's fingerprint
+use constant WARM_UP => 1; # seconds in which pgbench's clients connect and plan, which those of the module have done
 use constant BODY => '{"amount":1999,"currency":"eur","source":"tok_visa","description":"one of many"}';
 
 my %SERVER = (mpm_config => "ServerLimit 2\nStartServers 2\nThreadsPerChild 64\nThreadLimit 64\nMaxRequestWorkers 128\n"
@@ -174,19 +175,28 @@ sub pgbench {
     die $script if $status;
     spew("$folder/script", $script, 0644);
     my $settled = sub { $t->record_count("route = 'bench.pgbench' AND status = 'SUCCEEDED'") };
-    my ($before, $used, $said) = ($settled->(), processor($t->pg->pid));
+    my $before = $settled->();
     my @define = map { ('-D', "$_=$arg{define}{$_}") } sort keys %{ $arg{define} || {} };
-    ($status, $said) = run(env => $t->pg->env(user => 'web'), dir => $folder, timeout => $self->{seconds} + 60, cmd => [ $t->pg->{bin} . '/pgbench',
-        '-n', '-M', 'prepared', '-c', $connections, '-j', $connections > 1 ? 2 : 1, '-T', $self->{seconds}, @define,
+    my $pid = spawn(env => $t->pg->env(user => 'web'), dir => $folder, out => "$folder/said", cmd => [ $t->pg->{bin} . '/pgbench',
+        '-n', '-M', 'prepared', '-c', $connections, '-j', $connections > 1 ? 2 : 1, '-T', $self->{seconds} + WARM_UP, @define,
         '-D', 'alias=' . $t->pg->value('SELECT alias_version FROM idempotency_control'), '-f', "$folder/script", '-l', '--log-prefix=times' ]);
-    die "pgbench: $said" if $status;
-    my @times = sort { $a <=> $b } map { map { (split)[2] } split /\n/, slurp($_) } glob "$folder/times*";
-    my ($rate) = $said =~ /^tps = ([\d.]+)/m or die "pgbench: $said";
+    Time::HiRes::sleep(WARM_UP);
+    my ($begun, $used, $status_at_end) = (time, processor($t->pg->pid));
+    if (!wait_for(sub { waitpid($pid, POSIX::WNOHANG()) == $pid and defined($status_at_end = $?) }, $self->{seconds} + 60) || $status_at_end) {
+        end_process($pid, 'KILL', 5) unless defined $status_at_end;
+        die 'pgbench: ' . slurp("$folder/said");
+    }
+    $used = processor($t->pg->pid) - $used;
+    # client, number, microseconds, script, end: seconds, microseconds
+    my @lines = map { map { [split] } split /\n/, slurp($_) } glob "$folder/times*";
+    my @ends = sort { $a <=> $b } grep { $_ >= $begun } map { $_->[4] + $_->[5] / 1e6 } @lines;
+    my @times = sort { $a <=> $b } map { $_->[2] } grep { $_->[4] + $_->[5] / 1e6 >= $begun } @lines;
+    @times or die "pgbench $kind did nothing in $self->{seconds} s:\n" . slurp("$folder/said");
     my $effects = $settled->() - $before;
     my $half = $t->record_count("route = 'bench.pgbench' AND status <> 'SUCCEEDED'");
-    $self->fault("pgbench $kind: $effects settled of " . @times) if $kind eq 'fresh' && ($effects < @times || $half);
-    return { requests => scalar @times, seconds => @times / $rate, p50 => percentile(50, @times) / 1000, p99 => percentile(99, @times) / 1000,
-        effects => $effects, processor => processor($t->pg->pid) - $used };
+    $self->fault("pgbench $kind: $effects settled of " . @lines) if $kind eq 'fresh' && ($effects < @lines || $half);
+    return { requests => scalar @times, seconds => $ends[-1] - $begun, p50 => percentile(50, @times) / 1000, p99 => percentile(99, @times) / 1000,
+        effects => $kind eq 'fresh' ? scalar @times : 0, processor => $used };
 }
 
 # How often n requests with one key, sent at once, run.
