@@ -118,6 +118,11 @@ subtest 'the record of this very request decides' => sub {
         my $refused = as('x-new', '/charges', 'both', body => '{"amount":3}');
         problem($refused, 'key-reused');
         is($refused->operation, $new->operation, 'neither: the nearest');
+        # a record that nobody can compare may be the one of this very request
+        $t->pg->do(q(UPDATE idempotency_records SET recipe = '2 later' WHERE tenant_id = 'x-old' AND idem_key = 'both'));
+        problem(as('x-new', '/charges', 'both', body => '{"amount":1}'), 'outcome-unknown');
+        problem(as('x-new', '/charges', 'both', body => '{"amount":3}'), 'outcome-unknown');
+        is_replay(as('x-new', '/charges', 'both', body => '{"amount":2}'), $new, 'one that can be, and is');
     });
 };
 
