@@ -6,44 +6,14 @@
 
 #include "ctl/ctl.h"
 #include "ctl/store.h"
+#include "store/admin_tenant.h"
 #include "store/journal.h"
-
-/* So many records a transaction: locks and log stay small, and writers get their turn. */
-#define BATCH "500"
-
-/* What is at work now: its owner lives. */
-#define RUNNING                                                                                                        \
-    "r.settled_at IS NULL AND EXISTS (SELECT 1 FROM idempotency_owners o WHERE o.owner = r.owner"                      \
-    " AND o.seen_at + r.lease > now())"
-
-/* What may go: finals whose retention is over; with --now everything that is not at work. */
-#define MAY_GO "r.tenant_id = $1 AND (r.expires_at <= now() OR ($2::boolean AND NOT (" RUNNING ")))"
-
-/*
- * By prefix of the primary key, one scope version at a time. SKIP LOCKED: a record that is being written is met again.
- * What else names an operation goes in the same transaction as its record.
- */
-static const char erase_batch[] =
-    "WITH gone AS (DELETE FROM idempotency_records d USING (SELECT r.ctid AS place FROM idempotency_records r"
-    " WHERE r.scope_version = $3 AND " MAY_GO " ORDER BY r.scope_version, r.tenant_id LIMIT " BATCH
-    " FOR UPDATE SKIP LOCKED) AS few WHERE d.ctid = few.place RETURNING d.operation_id),"
-    " events AS (DELETE FROM idempotency_events e USING gone WHERE e.operation_id = gone.operation_id AND e.tenant_id = $1),"
-    " effects AS (DELETE FROM idempotency_effects f USING gone WHERE f.operation_id = gone.operation_id AND f.tenant_id = $1),"
-    " outbox AS (DELETE FROM idempotency_outbox o USING gone WHERE o.operation_id = gone.operation_id AND o.tenant_id = $1)"
-    " SELECT count(*) FROM gone";
-
-/* Versions that the tenant has records of: a loose scan, as the version leads the primary key. */
-static const char versions[] =
-    "WITH RECURSIVE v(version) AS (SELECT min(scope_version) FROM idempotency_records UNION ALL"
-    " SELECT (SELECT min(r.scope_version) FROM idempotency_records r WHERE r.scope_version > v.version) FROM v"
-    " WHERE v.version IS NOT NULL) SELECT version FROM v WHERE version IS NOT NULL";
 
 /* Names what is not final. Their number, -1 after a line on stderr. */
 static int show_unfinished(idem_ctl_t *ctl, const char *tenant)
 {
     const char *values[] = {tenant};
-    PGresult *rows = idem_ctl_query(ctl, "SELECT operation_id, status FROM idempotency_records WHERE tenant_id = $1"
-                                         " AND expires_at IS NULL ORDER BY created_at LIMIT 1000", 1, values);
+    PGresult *rows = idem_ctl_query(ctl, idem_admin_tenant_unfinished, 1, values);
     int count = rows ? PQntuples(rows) : -1;
     int i;
 
@@ -58,8 +28,7 @@ static int show_unfinished(idem_ctl_t *ctl, const char *tenant)
 static long count_left(idem_ctl_t *ctl, const char *tenant)
 {
     const char *values[] = {tenant};
-    PGresult *row = idem_ctl_query(ctl, "SELECT count(*) FROM (SELECT FROM idempotency_records WHERE tenant_id = $1"
-                                        " LIMIT 100000) AS few", 1, values);
+    PGresult *row = idem_ctl_query(ctl, idem_admin_tenant_left, 1, values);
     long count = row ? (long)apr_atoi64(PQgetvalue(row, 0, 0)) : -1;
 
     PQclear(row);
@@ -74,7 +43,7 @@ static long erase_version(idem_ctl_t *ctl, const char *tenant, int now, const ch
     long some = 1;
 
     while (some > 0) {
-        PGresult *row = idem_ctl_query(ctl, erase_batch, 3, values);
+        PGresult *row = idem_ctl_query(ctl, idem_admin_tenant_erase, 3, values);
 
         if (!row) {
             return -1;
@@ -89,20 +58,15 @@ static long erase_version(idem_ctl_t *ctl, const char *tenant, int now, const ch
 /* Events of operations whose records the sweep or a rejection has removed before, and their kind. -1 as above. */
 static long erase_rest(idem_ctl_t *ctl, const char *tenant)
 {
-    static const char *const tables[] = {"idempotency_events", "idempotency_effects", "idempotency_outbox"};
     const char *values[] = {tenant};
     long total = 0;
     int i;
 
-    for (i = 0; i < 3; i++) {
-        const char *sql = apr_psprintf(ctl->p, "WITH gone AS (DELETE FROM %s WHERE ctid = ANY (ARRAY(SELECT x.ctid FROM %s x"
-                                               " WHERE x.tenant_id = $1 AND NOT EXISTS (SELECT 1 FROM idempotency_records r"
-                                               " WHERE r.operation_id = x.operation_id) LIMIT " BATCH ")) RETURNING 1)"
-                                               " SELECT count(*) FROM gone", tables[i], tables[i]);
+    for (i = 0; idem_admin_tenant_rest[i]; i++) {
         long some = 1;
 
         while (some > 0) {
-            PGresult *row = idem_ctl_query(ctl, sql, 1, values);
+            PGresult *row = idem_ctl_query(ctl, idem_admin_tenant_rest[i], 1, values);
 
             if (!row) {
                 return -1;
@@ -141,7 +105,7 @@ static idem_ctl_exit_e erase(idem_ctl_t *ctl, const char *tenant, int now, const
 
     /* named before they go */
     if (show_unfinished(ctl, tenant) >= 0) {
-        rows = idem_ctl_query(ctl, versions, 0, NULL);
+        rows = idem_ctl_query(ctl, idem_admin_scope_versions, 0, NULL);
     }
     if (!rows) {
         return IDEM_CTL_STORE;

@@ -6,6 +6,7 @@
 
 #include "core/uuid.h"
 #include "ctl/request.h"
+#include "store/admin.h"
 
 /* The columns of a record that say what its request was. */
 typedef struct kept_t {
@@ -29,10 +30,7 @@ static const unsigned char *octets_of(idem_ctl_t *ctl, PGresult *rows, int colum
 /* DONE, REFUSED (no such operation, or a contract or recipe of a later release), STORE. */
 static idem_ctl_exit_e read_kept(idem_ctl_t *ctl, const char *operation, kept_t *kept)
 {
-    PGresult *rows = idem_ctl_query(ctl, "SELECT r.fingerprint, r.recipe, r.fingerprint_parts, c.digest_key,"
-                                         " r.contract = '" IDEM_CONTRACT_NAME "'"
-                                         " FROM idempotency_records r, idempotency_control c WHERE r.operation_id = $1::uuid",
-                                    1, &operation);
+    PGresult *rows = idem_ctl_query(ctl, idem_admin_fingerprint, 1, &operation);
     apr_size_t len = 0;
     int found;
 

@@ -4,25 +4,7 @@
 #include <apr_strings.h>
 
 #include "ctl/ctl.h"
-
-/* Up to so many records are counted, more are estimated from a sample of about as many. */
-#define COUNTED "200000"
-
-/* No index knows the state (a settlement would have to keep it), so counting reads the table; but what nobody knows is
- * found by an index, and is never estimated. Columns: state, records, whether that is an estimate. */
-static const char states_sql[] =
-    "WITH size AS (SELECT greatest(reltuples, 0)::bigint AS rows FROM pg_class WHERE oid = 'idempotency_records'::regclass)"
-    " SELECT status, count(*), false FROM idempotency_records WHERE (SELECT rows FROM size) <= " COUNTED
-    " AND sweep_at > '-infinity' GROUP BY status"
-    " UNION ALL SELECT status, count(*) * (SELECT rows FROM size) / " COUNTED ", true FROM idempotency_records"
-    " TABLESAMPLE SYSTEM ((SELECT least(100, 100.0 * " COUNTED " / greatest(rows, 1)) FROM size))"
-    " WHERE (SELECT rows FROM size) > " COUNTED " AND sweep_at > '-infinity' GROUP BY status"
-    " UNION ALL SELECT status, count(*), false FROM idempotency_records WHERE sweep_at = '-infinity' GROUP BY status"
-    " ORDER BY 1";
-
-static const char control_sql[] =
-    "SELECT schema_version, writer_epoch, alias_version, scope_version, (SELECT count(*) FROM idempotency_owners)"
-    " FROM idempotency_control";
+#include "store/admin.h"
 
 static void print_json(idem_ctl_t *ctl, const PGresult *control, const PGresult *states)
 {
@@ -67,8 +49,8 @@ static idem_ctl_exit_e run(idem_ctl_t *ctl, int argc, const char *const *argv)
     if (status != IDEM_CTL_DONE) {
         return status;
     }
-    control = idem_ctl_query(ctl, control_sql, 0, NULL);
-    states = control ? idem_ctl_query(ctl, states_sql, 0, NULL) : NULL;
+    control = idem_ctl_query(ctl, idem_admin_status, 0, NULL);
+    states = control ? idem_ctl_query(ctl, idem_admin_states, 0, NULL) : NULL;
     status = states && PQntuples(control) == 1 ? IDEM_CTL_DONE : IDEM_CTL_STORE;
     if (status == IDEM_CTL_DONE && ctl->json) {
         print_json(ctl, control, states);

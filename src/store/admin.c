@@ -142,3 +142,26 @@ const char idem_admin_quarantine[] =
     " ev AS (" EVENT " SELECT old.tenant_id, old.operation_id, old.owner_generation, old.status, $2, $4,"
     " 'quarantined: its writer has passed' FROM old)"
     " SELECT operation_id FROM upd";
+
+/* Up to so many records are counted, more are estimated from a sample of about as many. */
+#define STATES_COUNTED "200000"
+
+/* No index knows the state (a settlement would have to keep it), so counting reads the table; but what nobody knows is
+ * found by an index, and is never estimated. */
+const char idem_admin_states[] =
+    "WITH size AS (SELECT greatest(reltuples, 0)::bigint AS rows FROM pg_class WHERE oid = 'idempotency_records'::regclass)"
+    " SELECT status, count(*), false FROM idempotency_records WHERE (SELECT rows FROM size) <= " STATES_COUNTED
+    " AND sweep_at > '-infinity' GROUP BY status"
+    " UNION ALL SELECT status, count(*) * (SELECT rows FROM size) / " STATES_COUNTED ", true FROM idempotency_records"
+    " TABLESAMPLE SYSTEM ((SELECT least(100, 100.0 * " STATES_COUNTED " / greatest(rows, 1)) FROM size))"
+    " WHERE (SELECT rows FROM size) > " STATES_COUNTED " AND sweep_at > '-infinity' GROUP BY status"
+    " UNION ALL SELECT status, count(*), false FROM idempotency_records WHERE sweep_at = '-infinity' GROUP BY status"
+    " ORDER BY 1";
+
+const char idem_admin_status[] =
+    "SELECT schema_version, writer_epoch, alias_version, scope_version, (SELECT count(*) FROM idempotency_owners)"
+    " FROM idempotency_control";
+
+const char idem_admin_fingerprint[] =
+    "SELECT r.fingerprint, r.recipe, r.fingerprint_parts, c.digest_key, r.contract = '" IDEM_CONTRACT_NAME "'"
+    " FROM idempotency_records r, idempotency_control c WHERE r.operation_id = $1::uuid";

@@ -38,6 +38,14 @@ extern const char idem_admin_select[];
 /* $1 since (timestamptz or null). What Shadow mode has counted, a row a route; see src/ctl/shadow.c. */
 extern const char idem_admin_shadow[];
 
+/* What the registry is: versions and the number of owners, one row. And what it holds: state, records, whether that is an
+ * estimate. */
+extern const char idem_admin_status[];
+extern const char idem_admin_states[];
+
+/* $1 operation. Its fingerprint, recipe and parts, the registry's digest key, and whether its contract is this build's. */
+extern const char idem_admin_fingerprint[];
+
 /* The epoch; and raise it to $1. */
 extern const char idem_admin_epoch[];
 extern const char idem_admin_epoch_raise[];
