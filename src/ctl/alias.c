@@ -7,6 +7,7 @@
 #include "core/alias.h"
 #include "core/scope.h"
 #include "ctl/ctl.h"
+#include "store/admin_alias.h"
 
 /* So long a backend's transaction may keep us from the records, in seconds; in tries of a fifth of a second, with
  * pauses in which writers that have queued up behind us go on. */
@@ -23,8 +24,7 @@ typedef struct wanted_t {
 /* Reads the aliases that there are. NULL after a line on stderr. */
 static idem_alias_book_t *read_book(idem_ctl_t *ctl)
 {
-    PGresult *rows = idem_ctl_query(ctl, "SELECT old_tenant, old_principal, new_tenant, new_principal"
-                                         " FROM idempotency_aliases ORDER BY created_at DESC", 0, NULL);
+    PGresult *rows = idem_ctl_query(ctl, idem_admin_alias_book, 0, NULL);
     idem_alias_book_t *book = idem_alias_book_create(ctl->p);
     int i;
 
@@ -53,10 +53,10 @@ int idem_ctl_lock_records(idem_ctl_t *ctl)
         PGresult *result;
         int locked;
 
-        if (!idem_ctl_execute(ctl, "SAVEPOINT before_lock; SET LOCAL lock_timeout = '200ms'")) {
+        if (!idem_ctl_execute(ctl, idem_admin_lock_try)) {
             return 0;
         }
-        result = PQexec(ctl->native, "LOCK TABLE idempotency_records IN SHARE ROW EXCLUSIVE MODE");
+        result = PQexec(ctl->native, idem_admin_lock);
         locked = PQresultStatus(result) == PGRES_COMMAND_OK;
         if (!locked && (!PQresultErrorField(result, PG_DIAG_SQLSTATE) || strcmp(PQresultErrorField(result, PG_DIAG_SQLSTATE), "55P03"))) {
             idem_ctl_fail(IDEM_CTL_STORE, "the records cannot be locked: %s", PQerrorMessage(ctl->native));
@@ -67,7 +67,7 @@ int idem_ctl_lock_records(idem_ctl_t *ctl)
         if (locked) {
             return 1;
         }
-        if (!idem_ctl_execute(ctl, "ROLLBACK TO SAVEPOINT before_lock; SELECT pg_sleep(0.3)")) {
+        if (!idem_ctl_execute(ctl, idem_admin_lock_pause)) {
             return 0;
         }
     }
@@ -78,13 +78,12 @@ int idem_ctl_lock_records(idem_ctl_t *ctl)
 /* One change of the aliases at a time; the records are locked last and briefly. */
 static int begin(idem_ctl_t *ctl)
 {
-    return idem_ctl_execute(ctl, "BEGIN ISOLATION LEVEL READ COMMITTED; LOCK TABLE idempotency_aliases IN SHARE ROW EXCLUSIVE MODE");
+    return idem_ctl_execute(ctl, idem_admin_alias_begin);
 }
 
 static idem_ctl_exit_e commit(idem_ctl_t *ctl)
 {
-    return idem_ctl_execute(ctl, "UPDATE idempotency_control SET alias_version = alias_version + 1; COMMIT") ? IDEM_CTL_DONE
-                                                                                                           : IDEM_CTL_STORE;
+    return idem_ctl_execute(ctl, idem_admin_alias_commit) ? IDEM_CTL_DONE : IDEM_CTL_STORE;
 }
 
 static idem_ctl_exit_e give_up(idem_ctl_t *ctl, idem_ctl_exit_e status)
@@ -112,9 +111,7 @@ static idem_ctl_exit_e add(idem_ctl_t *ctl, const wanted_t *wanted)
     if (fault != IDEM_ALIAS_OK) {
         return give_up(ctl, idem_ctl_fail(IDEM_CTL_REFUSED, "%s", idem_alias_result_text(fault)));
     }
-    row = idem_ctl_query(ctl, "INSERT INTO idempotency_aliases (old_tenant, old_principal, new_tenant, new_principal, until,"
-                              " actor, reason) SELECT $1, $2, $3, $4, $5::timestamptz, 'ctl:' || session_user, $6"
-                              " WHERE $5::timestamptz > now() RETURNING until", 6, values);
+    row = idem_ctl_query(ctl, idem_admin_alias_add, 6, values);
     if (!row) {
         return give_up(ctl, IDEM_CTL_STORE);
     }
@@ -139,9 +136,7 @@ static int count_behind(idem_ctl_t *ctl, const idem_alias_book_t *book, const id
 
     for (i = 0; i < count; i++) {
         const char *values[] = {members[i].tenant, members[i].principal};
-        PGresult *row = idem_ctl_query(ctl, "SELECT count(*) FROM (SELECT FROM idempotency_records WHERE tenant_id = $1"
-                                            " AND principal_id = $2 AND (tombstone_until IS NULL OR tombstone_until > now())"
-                                            " LIMIT 1000) AS few", 2, values);
+        PGresult *row = idem_ctl_query(ctl, idem_admin_alias_behind, 2, values);
 
         if (!row) {
             return -1;
@@ -166,7 +161,7 @@ static idem_ctl_exit_e take_away(idem_ctl_t *ctl, const wanted_t *wanted)
     if (!book) {
         return give_up(ctl, IDEM_CTL_STORE);
     }
-    row = idem_ctl_query(ctl, "DELETE FROM idempotency_aliases WHERE old_tenant = $1 AND old_principal = $2 RETURNING 1", 2, values);
+    row = idem_ctl_query(ctl, idem_admin_alias_remove, 2, values);
     if (!row || !PQntuples(row)) {
         PQclear(row);
         return give_up(ctl, row ? idem_ctl_fail(IDEM_CTL_REFUSED, "there is no such alias") : IDEM_CTL_STORE);
@@ -187,8 +182,7 @@ static idem_ctl_exit_e take_away(idem_ctl_t *ctl, const wanted_t *wanted)
 
 static idem_ctl_exit_e list(idem_ctl_t *ctl)
 {
-    PGresult *rows = idem_ctl_query(ctl, "SELECT old_tenant, old_principal, new_tenant, new_principal, until, actor, reason,"
-                                         " until <= now() FROM idempotency_aliases ORDER BY created_at", 0, NULL);
+    PGresult *rows = idem_ctl_query(ctl, idem_admin_aliases, 0, NULL);
     static const char *const names[] = {"from_tenant", "from_principal", "to_tenant", "to_principal", "until", "actor", "reason"};
     int i;
     int column;

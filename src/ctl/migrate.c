@@ -6,10 +6,8 @@
 #include <apr_strings.h>
 
 #include "ctl/ctl.h"
+#include "store/admin_schema.h"
 #include "store/schema.h"
-
-/* Two migrations of one database are one after the other; the number is this tool's and means nothing. */
-#define LOCK_KEY "4993446653023372364"
 
 /* A value of one row, one column, in the pool; NULL: SQL NULL or failure, *failed tells. */
 static const char *query_value(idem_ctl_t *ctl, const char *sql, int *failed)
@@ -34,7 +32,7 @@ static idem_ctl_exit_e check_server(idem_ctl_t *ctl)
         return idem_ctl_fail(IDEM_CTL_REFUSED, "the server is PostgreSQL %d, 13 is needed",
                              PQserverVersion(ctl->native) / 10000);
     }
-    encoding = query_value(ctl, "SELECT current_setting('server_encoding')", &failed);
+    encoding = query_value(ctl, idem_admin_encoding, &failed);
     if (failed) {
         return IDEM_CTL_STORE;
     }
@@ -54,12 +52,11 @@ static int begin(idem_ctl_t *ctl, const char *schema)
     const char *sql;
     int failed;
 
-    if (!idem_ctl_execute(ctl, "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on;"
-                               " SELECT pg_advisory_xact_lock(" LOCK_KEY ")")) {
+    if (!idem_ctl_execute(ctl, idem_admin_schema_begin)) {
         return 0;
     }
     if (!schema) {
-        schema = query_value(ctl, "SELECT current_schema()", &failed);
+        schema = query_value(ctl, idem_admin_schema_name, &failed);
         if (!schema && !failed) {
             idem_ctl_fail(IDEM_CTL_STORE, "no schema of search_path exists; name one with --schema");
         }
@@ -72,7 +69,7 @@ static int begin(idem_ctl_t *ctl, const char *schema)
         idem_ctl_fail(IDEM_CTL_USAGE, "--schema: not a name");
         return 0;
     }
-    sql = apr_psprintf(ctl->p, "SET LOCAL search_path = %s, pg_temp", quoted);
+    sql = idem_admin_schema_path(ctl->p, quoted);
     PQfreemem(quoted);
     return idem_ctl_execute(ctl, sql);
 }
@@ -80,8 +77,7 @@ static int begin(idem_ctl_t *ctl, const char *schema)
 static int create_schema(idem_ctl_t *ctl, const char *schema)
 {
     char *quoted = PQescapeIdentifier(ctl->native, schema, strlen(schema));
-    int done = quoted && idem_ctl_execute(ctl, apr_psprintf(ctl->p, "BEGIN; SELECT pg_advisory_xact_lock(" LOCK_KEY ");"
-                                                                   " CREATE SCHEMA IF NOT EXISTS %s; COMMIT", quoted));
+    int done = quoted && idem_ctl_execute(ctl, idem_admin_schema_create(ctl->p, quoted));
 
     PQfreemem(quoted);
     return done;
@@ -93,13 +89,11 @@ static int current_version(idem_ctl_t *ctl)
     int failed;
     const char *value;
 
-    value = query_value(ctl, "SELECT 1 FROM pg_class WHERE relname = 'idempotency_control'"
-                             " AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())",
-                        &failed);
+    value = query_value(ctl, idem_admin_schema_is_there, &failed);
     if (failed || !value) {
         return failed ? -1 : 0;
     }
-    value = query_value(ctl, "SELECT schema_version FROM idempotency_control", &failed);
+    value = query_value(ctl, idem_admin_schema_version, &failed);
     if (failed || !value) {
         if (!failed) {
             idem_ctl_fail(IDEM_CTL_STORE, "idempotency_control has lost its row");
@@ -141,7 +135,7 @@ static idem_ctl_exit_e apply_next(idem_ctl_t *ctl, const char *schema, int *vers
     }
     step = &idem_schema_steps[*version];
     if (!idem_ctl_execute(ctl, step->sql)
-        || !idem_ctl_execute(ctl, apr_psprintf(ctl->p, "UPDATE idempotency_control SET schema_version = %d", step->number))
+        || !idem_ctl_execute(ctl, idem_admin_schema_reached(ctl->p, step->number))
         || !idem_ctl_execute(ctl, "COMMIT")) {
         return idem_ctl_fail(IDEM_CTL_STORE, "step %d, %s, was not applied", step->number, step->name);
     }

@@ -4,10 +4,11 @@
 
 #include "core/scope.h"
 #include "ctl/ctl.h"
+#include "store/admin_alias.h"
 
 static idem_ctl_exit_e show(idem_ctl_t *ctl)
 {
-    PGresult *rows = idem_ctl_query(ctl, "SELECT scope_version FROM idempotency_control", 0, NULL);
+    PGresult *rows = idem_ctl_query(ctl, idem_admin_scope_version, 0, NULL);
 
     if (!rows) {
         return IDEM_CTL_STORE;
@@ -27,11 +28,11 @@ static idem_ctl_exit_e set(idem_ctl_t *ctl, const char *version)
     const char *values[] = {version};
     PGresult *result;
 
-    if (!idem_ctl_execute(ctl, "BEGIN ISOLATION LEVEL READ COMMITTED; LOCK TABLE idempotency_aliases IN SHARE ROW EXCLUSIVE MODE")
+    if (!idem_ctl_execute(ctl, idem_admin_alias_begin)
         || !idem_ctl_lock_records(ctl)) {
         return IDEM_CTL_STORE;
     }
-    result = idem_ctl_query(ctl, "UPDATE idempotency_control SET scope_version = $1, alias_version = alias_version + 1", 1, values);
+    result = idem_ctl_query(ctl, idem_admin_scope_version_set, 1, values);
     PQclear(result);
     if (!result || !idem_ctl_execute(ctl, "COMMIT")) {
         return IDEM_CTL_STORE;
