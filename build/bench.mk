@@ -30,6 +30,11 @@ $(BENCH_MODULE): $(OUT)/obj/t/bench/mod_bench.o
 $(BENCH_STATEMENTS): $(OUT)/obj/t/bench/statements.o $(CORE_OBJS) $(STORE_OBJS)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
+# The scripts for pgbench have the parameters that the statements have: in make test, so that a new one is not forgotten.
+.PHONY: check-bench
+check-bench: $(BENCH_MODULE) $(BENCH_STATEMENTS)
+	@$(BENCH_STATEMENTS) fresh >/dev/null && $(BENCH_STATEMENTS) replay >/dev/null
+
 # make bench-identities   what aliases and quotas cost, in instructions and in processor time (3 minutes; valgrind is
 #                         needed; PAIRS=60 BLOCK=200)
 .PHONY: bench-identities
