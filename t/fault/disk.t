@@ -112,6 +112,6 @@ subtest 'no room for the log of changes' => sub {
 
 unlike($_->httpd->log, qr/exit signal/, 'no child has crashed') for $t, $twin;
 $t->httpd->expect_log(qr/IDEM1003.*idem_reserve was refused/);
-$t->httpd->allow_log(qr/IDEM0902|IDEM0806|IDEM1003|IDEM0401/);
+$t->httpd->allow_log(qr/dbd:|IDEM0902|IDEM0806|IDEM1003|IDEM0401/);
 $t->allow_pg_log(qr/No space left|File too large|could not|PANIC|terminating connection|server process|database system|background worker|unexpected EOF|aborting/);
 $t->finish;

@@ -66,7 +66,7 @@ ok(wait_for(sub { $first = $third->client->post('/proxy', key => $key, body => $
 
 unlike($_->httpd->log, qr/exit signal/, 'no child has crashed') for $t, $second;
 for my $server ($t, $second, $third) {
-    $server->httpd->allow_log(qr/IDEM0902|IDEM0904|IDEM1003|IDEM0806|IDEM0401|AH00161|AH00484|AH10159/);
+    $server->httpd->allow_log(qr/dbd:|IDEM0902|IDEM0904|IDEM1003|IDEM0806|IDEM0401|AH00161|AH00484|AH10159/);
 }
 $t->allow_pg_log(qr/terminating|connection|could not|unexpected EOF/);
 $_->finish(more => 1) for $third, $second;

@@ -91,5 +91,5 @@ subtest 'many reserves in one statement, and all in doubt' => sub {
 };
 
 $t->httpd->expect_log(qr/IDEM1204.*IdempotencyStoreFailure Open/, qr/IDEM0403.*without protection/);
-$t->httpd->allow_log(qr/IDEM0902|IDEM0904|IDEM1003/);
+$t->httpd->allow_log(qr/dbd:|IDEM0902|IDEM0904|IDEM1003/);
 $t->finish;

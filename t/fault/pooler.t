@@ -70,7 +70,7 @@ subtest 'the pooler and the server behind it restart under load' => sub {
 };
 
 unlike($_->httpd->log, qr/exit signal/, 'no child has crashed') for $t, $second;
-$_->httpd->allow_log(qr/IDEM0902|IDEM0904|IDEM1003|IDEM0806|IDEM0401|AH00161|AH00484|AH10159/) for $t, $second;
+$_->httpd->allow_log(qr/dbd:|IDEM0902|IDEM0904|IDEM1003|IDEM0806|IDEM0401|AH00161|AH00484|AH10159/) for $t, $second;
 $t->allow_pg_log(qr/terminating connection|database system|server process|could not|connection to client lost|unexpected EOF|not properly shut down|invalid record/);
 $second->finish(more => 1);
 $t->finish;

@@ -215,7 +215,7 @@ subtest 'passwords, and none' => sub {
 };
 
 unlike($_->httpd->log, qr/exit signal/, 'no child has crashed') for $t, $second;
-$_->httpd->allow_log(qr/IDEM0902|IDEM0904|IDEM1003|IDEM0806|IDEM0401|AH00161|AH00484|AH10159/) for $t, $second;
+$_->httpd->allow_log(qr/dbd:|IDEM0902|IDEM0904|IDEM1003|IDEM0806|IDEM0401|AH00161|AH00484|AH10159/) for $t, $second;
 $t->allow_pg_log(qr/terminating connection|permission denied|must be (?:owner|superuser|member)|(?:password|[Pp]eer) authentication failed|provided user name|no match in usermap|does not exist|could not serialize|unexpected EOF|database system|server process|connection to client lost|must have admin option|null value|Unterminated/i);
 $second->finish(more => 1);
 $t->finish;
