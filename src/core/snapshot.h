@@ -6,7 +6,8 @@
  * PostgreSQL's int4send() writes it:
  *
  *     1 octet   version, 1
- *     number    length of the reason phrase, 0 where the status line has none of its own; its octets
+ *     number    length of the reason phrase, 0 where the status line has none of its own; its octets (a single space:
+ *               the phrase is empty, and that is its own)
  *     number    count of the fields
  *     each      number: length of the name; the name; number: length of the value; the value
  *
@@ -20,6 +21,7 @@
 #include <apr_tables.h>
 
 #define IDEM_SNAPSHOT_LAYOUT 1
+#define IDEM_SNAPSHOT_NO_REASON " " /* the reason phrase of a status line that the backend has made without one */
 #define IDEM_SNAPSHOT_MAX_FIELDS 256
 #define IDEM_SNAPSHOT_MAX_OCTETS (256 * 1024) /* of the layout as a whole */
 

@@ -158,6 +158,17 @@ static void drop_hint(request_rec *r, const idem_ctx_t *ctx)
     }
 }
 
+/* What a backend has ended its response with is no response: 1xx only announces one, and httpd would send nothing else. */
+static int is_interim(const request_rec *r)
+{
+    if (!ap_is_HTTP_INFO(r->status)) {
+        return 0;
+    }
+    ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, IDEM_LOG("0703") "the backend's only status is %d, which is none of a response",
+                  r->status);
+    return 1;
+}
+
 /* The end of the response has come. */
 static apr_status_t complete(ap_filter_t *f, idem_capture_t *capture)
 {
@@ -165,7 +176,7 @@ static apr_status_t complete(ap_filter_t *f, idem_capture_t *capture)
         ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, f->r, IDEM_LOG("0701") "the response is shorter than announced");
         return give_up(f, capture, HTTP_BAD_GATEWAY);
     }
-    if (capture->ctx->broken && !capture->shows_error) {
+    if (is_interim(f->r) || (capture->ctx->broken && !capture->shows_error)) {
         return give_up(f, capture, HTTP_BAD_GATEWAY);
     }
     drop_hint(f->r, capture->ctx);
@@ -207,6 +218,10 @@ static apr_status_t pass_through(ap_filter_t *f, idem_capture_t *capture, apr_bu
 {
     apr_status_t rv;
 
+    if (is_interim(f->r)) {
+        apr_brigade_cleanup(bb);
+        return give_up(f, capture, HTTP_BAD_GATEWAY);
+    }
     drop_hint(f->r, capture->ctx);
     if (!idem_settle(f->r, capture->ctx, NULL)) {
         apr_brigade_cleanup(bb);

@@ -50,7 +50,8 @@ void idem_replay_mark_error(request_rec *r, const idem_ctx_t *ctx)
 static void set_status(request_rec *r, int status, const char *reason)
 {
     r->status = status;
-    r->status_line = reason && *reason ? apr_psprintf(r->pool, "%03d %s", status, reason)
+    r->status_line = reason && *reason ? apr_psprintf(r->pool, "%03d %s", status,
+                                                      strcmp(reason, IDEM_SNAPSHOT_NO_REASON) ? reason : "")
                                        : ap_get_status_line_ex(r->pool, status);
 }
 

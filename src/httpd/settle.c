@@ -1,5 +1,7 @@
 #include "httpd/settle.h"
 
+#include <stdlib.h>
+
 #include <apr_cstr.h>
 #include <apr_strings.h>
 #include <httpd.h>
@@ -153,11 +155,23 @@ static void keep_nothing(request_rec *r, idem_octets_t *head)
     head->octets = octets;
 }
 
+/*
+ * The reason phrase where the backend has said one; IDEM_SNAPSHOT_NO_REASON where it has said that there is none. httpd
+ * takes a line of its own where that does not begin with the status, or is the status alone, as of a CGI script.
+ */
+static const char *own_reason(const request_rec *r)
+{
+    if (!r->status_line || atoi(r->status_line) != r->status || strlen(r->status_line) < 4) {
+        return NULL;
+    }
+    return strlen(r->status_line) > 4 ? r->status_line + 4 : IDEM_SNAPSHOT_NO_REASON;
+}
+
 /* What is kept of the head. A CGI's own fields are in err_headers_out, a proxy's in headers_out. */
 static int keep_head(request_rec *r, const idem_ctx_t *ctx, idem_settle_t *settle)
 {
     selection_t selection = {apr_table_make(r->pool, 16), ctx->conf->snapshot_headers};
-    const char *reason = r->status_line && strlen(r->status_line) > 4 ? r->status_line + 4 : NULL;
+    const char *reason = own_reason(r);
     unsigned char *octets;
     idem_snapshot_result_e result;
 

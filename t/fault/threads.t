@@ -18,7 +18,8 @@ my $pg;
 for my $mpm (qw(prefork event)) {
     subtest $mpm => sub {
         my $t = Idem::Test->new(start => 0, mpm => $mpm, pg => $pg, backends => [qw(cgi proxy)], config =>
-            protected('/cgi', 'cgi', 'IdempotencyLease 2s') . protected({ by => 'proxy' }, '/proxy', 'proxy', 'IdempotencyMaxSnapshot 100K'));
+            # one writer, so that the writes of those that wait are combined
+            "IdempotencyStoreWriters 1\n" . protected('/cgi', 'cgi', 'IdempotencyLease 2s') . protected({ by => 'proxy' }, '/proxy', 'proxy', 'IdempotencyMaxSnapshot 100K'));
         $pg = $t->pg;
         File::Copy::copy(source_dir() . "/$out/mod_idempotency.so", $t->root . '/mod_idempotency.so') or die "copy: $!\n";
         my $report = $t->root . '/logs/tsan';

@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 use Idem::Curl;
+use Idem::H2;
 use Idem::Test;
 
 my $t = Idem::Test->new(backends => ['cgi'], modules => ['http2'], mpm_config => <<'MPM', config => sub {
@@ -173,20 +174,6 @@ subtest 'C100 Expect: 100-continue' => sub {
     $t->backend->behave;
 };
 
-# The few frames that a client needs: RFC 9113; fields as literals, RFC 7541 section 6.2.2.
-sub frame { my ($type, $flags, $stream, $payload) = @_; return substr(pack('N', length $payload), 1) . pack('CCN', $type, $flags, $stream) . $payload }
-sub text { my ($s) = @_; return (length $s < 127 ? chr length $s : "\x7f" . chr(length($s) - 127)) . $s }
-sub h2_request {
-    my ($stream, $target, $body, @fields) = @_;
-    my @all = (':method' => 'POST', ':scheme' => 'http', ':authority' => 'localhost:' . $t->httpd->port, ':path' => $target,
-        authorization => 'Basic ' . MIME::Base64::encode_base64('a:a', ''), 'content-type' => 'application/json', @fields);
-    my $block = '';
-    while (my ($name, $value) = splice @all, 0, 2) {
-        $block .= "\0" . text($name) . text($value);
-    }
-    return frame(1, 4, $stream, $block) . frame(0, 1, $stream, $body);
-}
-
 subtest 'C072 a stream that is reset' => sub {
     for my $when ('while the application runs', 'while the answer is on its way') {
         my $key = fresh_key();
@@ -195,11 +182,11 @@ subtest 'C072 a stream that is reset' => sub {
         ran($t, 1, $when, sub {
             my $before = () = $t->backend->effects;
             my $on = $c->connect;
-            $on->write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . frame(4, 0, 0, '') . h2_request(1, '/long', '{"a":1}', 'idempotency-key' => "\"$key\""));
+            $on->write(h2_preface() . h2_request($t->httpd->port, 1, '/long', '{"a":1}', 'idempotency-key' => "\"$key\""));
             ok(wait_for(sub { (() = $t->backend->effects) > $before }), "$when: it runs");
             $t->backend->release if $when !~ /runs/;
             ok(wait_for(sub { $on->more(Time::HiRes::time() + 5); length $on->{buffer} > 20_000 }), "$when: octets come") if $when !~ /runs/;
-            $on->write(frame(3, 0, 1, pack 'N', 8));
+            $on->write(h2_reset(1));
             $t->backend->release;
             $t->backend->behave;
             my $state;
