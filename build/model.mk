@@ -2,7 +2,7 @@
 
 MODEL = $(OUT)/model/explore
 
-$(MODEL): $(OUT)/obj/t/model/explore.o $(OUT)/obj/src/core/machine.o
+$(MODEL): $(call objects,$(wildcard t/model/*.c)) $(OUT)/obj/src/core/machine.o
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
