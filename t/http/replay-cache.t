@@ -171,7 +171,7 @@ subtest 'without the database' => sub {
     problem(charge('away', body => '{"amount":11}'), 'key-reused', operation => 1);
 };
 $t->allow_pg_log(qr/FATAL:  the database system is (?:starting up|shutting down|not yet accepting)/, qr/WARNING:  terminating connection/, qr/interrupted|was not properly shut down/);
-$t->httpd->allow_log(qr/IDEM09\d\d/);
+$t->httpd->allow_log(qr/dbd:|IDEM09\d\d/);
 
 subtest 'another epoch' => sub {
     my $first = charge('epoch');

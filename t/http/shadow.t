@@ -99,7 +99,7 @@ subtest 'with the registry frozen' => sub {
     all_equal('frozen');
     $t->pg->cont;
 };
-$t->httpd->allow_log(qr/IDEM0102|IDEM1003|IDEM10\d\d|registry/);
+$t->httpd->allow_log(qr/dbd:|IDEM0102|IDEM1003|IDEM10\d\d|registry/);
 $t->allow_pg_log(qr/invalid input syntax for type timestamp/, qr/database system is starting up/, qr/database system was not properly shut down|terminating connection|connection/);
 $bare->finish(more => 1);
 $t->finish;
