@@ -21,7 +21,7 @@ use strict;
 use warnings;
 use Exporter 'import';
 
-our @EXPORT_OK = qw(follow key_of locked may_resolve points start);
+our @EXPORT_OK = qw(follow key_of locked may_resolve points start waits);
 
 # The way of an attempt; it can be stopped at each. The backend works from `before` to `after`, whatever becomes of httpd.
 my @WAY = qw(redirected handler before committing after answered settled end);
@@ -49,6 +49,9 @@ sub is_live { return $_[0]{rec} =~ /^(?:reserved|executing)$/ }
 
 # A backend is in the middle of its commit and holds the record.
 sub locked { my ($s) = @_; return scalar grep { $_->{point} eq 'committing' && $_->{gen} == $s->{gen} } values %{ $s->{at} } }
+
+# An earlier generation's backend that comes to its functions now waits for the one that commits.
+sub waits { my ($s, $tag) = @_; return settles($s) && $s->{at}{$tag}{point} eq 'before' && locked($s) }
 
 # May the operator say "not executed"? Not while an attempt may still have its effect.
 sub may_resolve {

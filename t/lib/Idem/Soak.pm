@@ -12,7 +12,7 @@ package Idem::Soak;
 use strict;
 use warnings;
 use Idem::Orders;
-use Idem::Prediction qw(follow key_of locked may_resolve points start);
+use Idem::Prediction qw(follow key_of locked may_resolve points start waits);
 use Idem::Test;
 use JSON::PP ();
 use Time::HiRes qw(sleep time);
@@ -123,7 +123,7 @@ sub choose {
     push @may, [ burst => $tag, int rand 2 ] if rand() < 0.3;
     if (!@more) {
         for my $held (sort keys %{ $s->{at} }) {
-            push @may, [ go => $held ];
+            push @may, [ go => $held ] unless waits($s, $held);
             push @may, [ backend => $held ] if $s->{at}{$held}{point} =~ /^(?:before|committing|after)$/ && rand() < 0.4;
         }
         push @may, [ 'overrun' ] if rand() < 0.3 && !locked($s) && $s->{rec} =~ /^(?:reserved|executing)$/;
@@ -313,7 +313,12 @@ sub close_round {
     my ($self, $all) = @_;
     for my $one (@$all) {
         next if $one->{over};
-        $self->act($one, [ go => $_ ]) for sort keys %{ $one->{states}[0]{at} };
+        # who commits first, for whom others may wait
+        while (my @held = sort keys %{ $one->{states}[0]{at} }) {
+            my ($next) = grep { !waits($one->{states}[0], $_) } @held;
+            $self->act($one, [ go => $next ]);
+            last if $one->{over};
+        }
     }
     $self->{before} = $self->value('SELECT clock_timestamp()');
     $self->quiet([]);
