@@ -51,7 +51,7 @@ sub is_live { return $_[0]{rec} =~ /^(?:reserved|executing)$/ }
 sub locked { my ($s) = @_; return scalar grep { $_->{point} eq 'committing' && $_->{gen} == $s->{gen} } values %{ $s->{at} } }
 
 # An earlier generation's backend that comes to its functions now waits for the one that commits.
-sub waits { my ($s, $tag) = @_; return settles($s) && $s->{at}{$tag}{point} eq 'before' && locked($s) }
+sub waits { my ($s, $tag) = @_; return settles($s) && $s->{at}{$tag}{point} =~ /^(?:handler|before)\z/ && locked($s) }
 
 # May the operator say "not executed"? Not while an attempt may still have its effect.
 sub may_resolve {
