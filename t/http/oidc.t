@@ -143,16 +143,11 @@ subtest 'C010 claims that several share' => sub {
 };
 
 subtest 'C097 tokens in the body' => sub {
-    my $rows = $t->record_count;
-    my $form = 'access_token=' . $op->token('alice') . '&amount=10';
-    ran($t, 0, 'the token is in the body', sub {
-        problem($t->client->post('/subject', user => undef, key => 'k6', body => $form, type => 'application/x-www-form-urlencoded', host => "more.example.com:$port"), 'body-consumed');
-    });
-    is($t->record_count, $rows, 'nothing is stored');
-    $t->httpd->expect_log(qr/IDEM0302/);
     my $urlencoded = 'application/x-www-form-urlencoded';
-    my %token = (header => sub { $op->bearer('alice') }, cookie => sub { (Cookie => 'token=' . $op->token('alice')) });
-    for my $how ([ 'header', $body x 3000, 'application/json' ], [ 'cookie', $body x 3000, 'application/json' ], [ 'header', 'amount=10&note=' . 'n' x 40_000, $urlencoded ]) {
+    my %token = (header => sub { $op->bearer('alice') }, cookie => sub { (Cookie => 'token=' . $op->token('alice')) }, body => sub { () });
+    # mod_auth_openidc looks into a form before it looks at cookies; whatever it reads comes back whole
+    for my $how ([ 'body', 'access_token=' . $op->token('alice') . '&amount=10', $urlencoded ], [ 'cookie', 'amount=10&amount=20&note=a b', $urlencoded ],
+        [ 'header', $body x 3000, 'application/json' ], [ 'cookie', $body x 3000, 'application/json' ], [ 'header', 'amount=10&note=' . 'n' x 40_000, $urlencoded ]) {
         my ($where, $octets, $type) = @$how;
         my $name = "$type, token in $where";
         my $token = $token{$where};
@@ -163,10 +158,6 @@ subtest 'C097 tokens in the body' => sub {
         is_replay($send->($octets), $first, 'a retry');
         problem($send->(substr($octets, 0, -1) . 'x'), 'key-reused');
     }
-    # mod_auth_openidc looks into a form before it looks at cookies, and gives it to nobody whole
-    ran($t, 0, 'a form, token in a cookie', sub {
-        problem($t->client->post('/subject', user => undef, key => 'k6 form', body => 'amount=10', type => $urlencoded, host => "more.example.com:$port", headers => [ $token{cookie}->() ]), 'body-consumed');
-    });
 };
 
 subtest 'a browser with a session' => sub {

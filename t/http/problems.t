@@ -6,13 +6,12 @@ use Idem::Test;
 
 my $docs = 'https://docs.example/errors';
 my $pages = join '', map { "ErrorDocument $_ /page\n" } 400, 403, 409, 410, 413, 422, 500, 503;
-my $t = Idem::Test->new(modules => ['lua'], config => sub {
+my $taster = build_module('taster');
+my $t = Idem::Test->new(config => sub {
     my ($t) = @_;
-    spew($t->root . '/eater.lua', "function eat(r)\n    r:requestbody()\n    return apache2.DECLINED\nend\n", 0644);
     my $places = join '',
         protected('/charges', 'charges.create', 'IdempotencyMaxBody 1000', 'IdempotencyMaxSnapshot 2000'),
         protected('/expire', 'expire', 'IdempotencyRetention 1s'),
-        protected('/eaten', 'eaten', "LuaHookAccessChecker $t->{root}/eater.lua eat"),
         qq(ScriptAlias "/page" "\@CGI\@"\nScriptAlias "/open" "\@CGI\@"\nScriptAliasMatch "^/shops/" "\@CGI\@"\n), <<'CONF';
 <Location "/open">
     IdempotencyRoute open
@@ -27,7 +26,7 @@ my $t = Idem::Test->new(modules => ['lua'], config => sub {
 </LocationMatch>
 CONF
     my $second = $t->{second} = free_port();
-    return "Listen 127.0.0.1:$second\n<VirtualHost 127.0.0.1:\@PORT\@>\n    ServerName first\n$pages$places</VirtualHost>\n"
+    return "LoadModule taster_module $taster\nListen 127.0.0.1:$second\n<VirtualHost 127.0.0.1:\@PORT\@>\n    ServerName first\n$pages$places</VirtualHost>\n"
         . "<VirtualHost 127.0.0.1:$second>\n    ServerName second\n    IdempotencyDocs $docs\n    IdempotencyErrorMember Off\n$pages$places</VirtualHost>\n";
 });
 my $body = '{"amount":10,"secret":"of-the-first"}';
@@ -49,7 +48,7 @@ for my $case ([ 'as it comes', $t->client, [] ], [ 'with documentation, without 
         $check->($c->post('/shops/', body => $body, key => $key), 'route-unresolved');
         $check->($c->post('/open', body => $body, key => $key), 'identity-missing');
         $check->($c->post('/charges', body => 'x' x 1001, key => $key), 'payload-too-large');
-        $check->($c->post('/eaten', body => $body, key => $key), 'body-consumed');
+        $check->($c->post('/charges', body => $body, key => $key, headers => [ 'X-Taste' => 'post_read brigade 10' ]), 'body-consumed');
 
         $t->backend->behave(hold => 1, body => 'reply-of-the-first');
         my $effects = () = $t->backend->effects;
