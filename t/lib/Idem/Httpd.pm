@@ -40,7 +40,7 @@ sub new {
         port => free_port(), expected => [],
         # A server that ends in the moment in which it has taken a connection: libpq writes its parting words to stderr
         # before whoever connects has had a chance to say otherwise.
-        allowed => [qr/^FATAL:  terminating connection due to /],
+        allowed => [qr/^(?:FATAL|WARNING):  terminating connection (?:due to|because of) |^(?:DETAIL|HINT):  /],
     }, $class;
     die "no such MPM: $self->{mpm}\n" unless $MPM{ $self->{mpm} };
     $self->{program} = (grep { -x } qw(/usr/sbin/apache2 /usr/sbin/httpd))[0] or die "no httpd is installed\n";
