@@ -128,6 +128,26 @@ subtest 'C065 a proxy that waits no longer' => sub {
     $t->backend->release;
     ok(wait_for(sub { (() = $t->backend->ends) > $ended }), 'the application came to its end');
     $log->expect_log(qr/AH01102/);
+    # nobody may say "not executed" meanwhile, but who knows that it is dead
+    my $key = fresh_key();
+    $t->backend->behave(hold => 1, late => 1);
+    $first = $c->post('/slow', key => $key, body => $body);
+    my $operation = $first->operation;
+    my ($status, $said) = $t->ctl('resolve', $operation, '--not-executed', '--reason', 'no trace of it');
+    is($status, 1, '"not executed" is refused while its owner lives') or diag($said);
+    problem($c->post('/slow', key => $key, body => $body), 'outcome-unknown');
+    ($status, $said) = $t->ctl('show', $operation, '--json');
+    my ($downstream) = $said =~ /"downstream_key": *"([^"]+)"/;
+    ($status, $said) = $t->ctl('resolve', $operation, '--not-executed', '--owner-is-dead', '--reason', 'it was switched off');
+    is($status, 0, 'unless somebody has looked') or diag($said);
+    $ended = () = $t->backend->ends;
+    $t->backend->release;
+    wait_for(sub { (() = $t->backend->ends) > $ended });
+    $t->backend->behave;
+    my $again = $c->post('/slow', key => $key, body => $body);
+    is($again->status, 200, 'the retry runs');
+    is($again->operation, $operation, 'as the same operation');
+    is($again->json->{env}{HTTP_IDEMPOTENCY_DOWNSTREAM_KEY}, $downstream, 'with the same downstream key');
 };
 
 subtest 'FPM restarts' => sub {
