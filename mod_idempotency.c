@@ -160,6 +160,18 @@ static int remember_environment(request_rec *r)
     return DECLINED;
 }
 
+static int show_page(request_rec *r)
+{
+    int status = DECLINED;
+
+    if (!r->handler || strncmp(r->handler, "idempotency-", 12)) {
+        return DECLINED;
+    }
+    status = idem_operation_handler(r);
+    status = status == DECLINED ? idem_status_handler(r) : status;
+    return status == DECLINED ? idem_policy_handler(r) : status;
+}
+
 static int start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s)
 {
     (void)pconf;
@@ -208,9 +220,7 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_insert_filter(idem_taken_insert, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_insert_error_filter(idem_capture_insert_error, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_handler(idem_run, NULL, NULL, APR_HOOK_REALLY_FIRST);
-    ap_hook_handler(idem_operation_handler, NULL, NULL, APR_HOOK_MIDDLE);
-    ap_hook_handler(idem_status_handler, NULL, NULL, APR_HOOK_MIDDLE);
-    ap_hook_handler(idem_policy_handler, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_handler(show_page, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_error_log(idem_run_watch_log, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_log_transaction(idem_run_finish, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_log_transaction(idem_shadow_finish, NULL, NULL, APR_HOOK_MIDDLE);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include <openssl/evp.h>
@@ -41,6 +42,58 @@ static const EVP_MD *sha256(void)
     return md;
 }
 
+/*
+ * Every thread keeps one context: to make one costs more than a small digest does. Whoever uses it has taken it away, so
+ * nothing in between can use it, too. A thread frees its own when it ends; the key goes when the module is unloaded, or
+ * the C library would call into what is not there any more.
+ */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t kept;
+static int may_keep;
+
+static void free_kept(void *ctx)
+{
+    EVP_MD_CTX_free(ctx);
+}
+
+static void make_key(void)
+{
+    may_keep = pthread_key_create(&kept, free_kept) == 0;
+}
+
+__attribute__((destructor)) static void drop_key(void)
+{
+    if (may_keep) {
+        may_keep = 0;
+        pthread_key_delete(kept);
+    }
+}
+
+static EVP_MD_CTX *take(void)
+{
+    EVP_MD_CTX *ctx = NULL;
+
+    pthread_once(&once, make_key);
+    if (may_keep && (ctx = pthread_getspecific(kept)) != NULL) {
+        pthread_setspecific(kept, NULL);
+    }
+    ctx = ctx ? ctx : EVP_MD_CTX_new();
+    must(ctx != NULL);
+    return ctx;
+}
+
+static void give_back(EVP_MD_CTX *ctx)
+{
+    if (!may_keep || pthread_getspecific(kept) || pthread_setspecific(kept, ctx) != 0) {
+        EVP_MD_CTX_free(ctx);
+    }
+}
+
+void idem_digest_forget(void)
+{
+    EVP_MD_CTX_free(take());
+}
+
 apr_status_t idem_digest_check(void)
 {
     /* of "abc": FIPS 180-2, appendix B.1 */
@@ -57,17 +110,20 @@ apr_status_t idem_digest_check(void)
                : APR_ENOTIMPL;
 }
 
-void idem_sha256(const void *data, apr_size_t len, unsigned char out[IDEM_SHA256_LEN])
-{
-    must(EVP_Digest(len ? data : "", len, out, NULL, sha256(), NULL) == 1);
-}
-
 static EVP_MD_CTX *begin(void)
 {
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    EVP_MD_CTX *ctx = take();
 
-    must(ctx != NULL && EVP_DigestInit_ex2(ctx, sha256(), NULL) == 1);
+    must(EVP_DigestInit_ex2(ctx, sha256(), NULL) == 1);
     return ctx;
+}
+
+void idem_sha256(const void *data, apr_size_t len, unsigned char out[IDEM_SHA256_LEN])
+{
+    EVP_MD_CTX *ctx = begin();
+
+    must((len == 0 || EVP_DigestUpdate(ctx, data, len) == 1) && EVP_DigestFinal_ex(ctx, out, NULL) == 1);
+    give_back(ctx);
 }
 
 static void add(EVP_MD_CTX *ctx, const void *data, apr_size_t len)
@@ -98,14 +154,16 @@ void idem_sha256_strings(const char *const *strings, int n, unsigned char out[ID
         add_framed(ctx, strings[i], strings[i] ? strlen(strings[i]) : 0);
     }
     must(EVP_DigestFinal_ex(ctx, out, NULL) == 1);
-    EVP_MD_CTX_free(ctx);
+    give_back(ctx);
 }
 
 static apr_status_t free_ctx(void *data)
 {
     idem_sha256_t *sha = data;
 
-    EVP_MD_CTX_free(sha->ctx);
+    if (sha->ctx) {
+        give_back(sha->ctx);
+    }
     sha->ctx = NULL;
     return APR_SUCCESS;
 }

@@ -21,6 +21,9 @@ typedef struct idem_sha256_t idem_sha256_t;
 /* Is SHA-256 there and right? For start-up. APR_SUCCESS, or APR_ENOTIMPL where OpenSSL has none that works. */
 apr_status_t idem_digest_check(void);
 
+/* Frees what this thread keeps for its next digest. For a thread that goes on when this code is unloaded. */
+void idem_digest_forget(void);
+
 /* The SHA-256 of len octets at data (NULL where len is 0), written to out. */
 void idem_sha256(const void *data, apr_size_t len, unsigned char out[IDEM_SHA256_LEN]);
 

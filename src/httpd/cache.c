@@ -195,6 +195,7 @@ int idem_cache_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
         conf->cache = cache;
         idem_sha256_strings((const char *const[]){IDEM_CONTRACT_NAME, conf->dbd.params}, 2, conf->registry_digest);
     }
+    idem_digest_forget();
     return OK;
 }
 

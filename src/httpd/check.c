@@ -129,6 +129,23 @@ static int check_registry(check_t *check, server_rec *s, const idem_route_t *rou
     return !fault;
 }
 
+/* The request fields that a key may stand in, wherever a request may go in this server. */
+static const apr_array_header_t *key_fields(apr_pool_t *pconf, const apr_array_header_t *sections)
+{
+    apr_array_header_t *fields = apr_array_make(pconf, 1, sizeof(const char *));
+    int i;
+
+    APR_ARRAY_PUSH(fields, const char *) = IDEM_KEY_FIELD;
+    for (i = 0; i < sections->nelts; i++) {
+        const char *field = APR_ARRAY_IDX(sections, i, idem_section_t).conf->key_header;
+
+        if (field && apr_cstr_casecmp(field, IDEM_KEY_FIELD)) {
+            APR_ARRAY_PUSH(fields, const char *) = field;
+        }
+    }
+    return fields;
+}
+
 static int check_server(check_t *check, server_rec *s)
 {
     apr_array_header_t *sections = idem_sections_of(check->ptemp, s);
@@ -140,12 +157,14 @@ static int check_server(check_t *check, server_rec *s)
     for (i = 0; i < sections->nelts; i++) {
         const idem_section_t *section = &APR_ARRAY_IDX(sections, i, idem_section_t);
 
+        conf->makes_keys |= section->conf->server_key != NULL;
         if (is_route(section->conf)) {
             route = section->conf->route;
             sound &= check_identity(check, s, sections, section);
         }
     }
     conf->has_routes = route != NULL;
+    conf->key_fields = key_fields(check->pconf, sections);
     if (route) {
         conf->announced = idem_announce_collect(check->pconf, sections);
         sound &= check_registry(check, s, route);

@@ -1,5 +1,7 @@
 #include "httpd/config.h"
 
+#include <string.h>
+
 #include <apr_strings.h>
 
 #include "core/scope.h"
@@ -18,40 +20,50 @@
 #define KEY_MAX               255
 #define KEY_MIN_STRICT        16
 
+/* A section that says nothing. */
+static const idem_dir_t unset_dir = {
+    .no_identity = IDEM_UNSET, .mode = IDEM_UNSET, .key_required = IDEM_UNSET, .key_syntax = IDEM_UNSET,
+    .key_min = IDEM_UNSET, .key_max = IDEM_UNSET, .payload_mode = IDEM_UNSET, .bind_host = IDEM_UNSET,
+    .query = IDEM_UNSET, .max_body = IDEM_UNSET, .body_memory = IDEM_UNSET, .max_snapshot = IDEM_UNSET,
+    .snapshot_body = IDEM_UNSET, .error_member = IDEM_UNSET, .forward_key = IDEM_UNSET, .quota_live = IDEM_UNSET,
+    .quota_inflight = IDEM_UNSET, .retention = IDEM_UNSET, .tombstone = IDEM_UNSET, .reuse = IDEM_UNSET,
+    .effect = IDEM_UNSET, .dispatch_mark = IDEM_UNSET, .wait = IDEM_UNSET, .lease = IDEM_UNSET, .max_run = IDEM_UNSET,
+    .quiet = IDEM_UNSET, .latency_budget = IDEM_UNSET, .recovery_objective = IDEM_UNSET,
+};
+
 void *idem_config_create_dir(apr_pool_t *p, char *dir)
 {
-    idem_dir_t *conf = apr_pcalloc(p, sizeof(*conf));
-
     (void)dir;
-    conf->no_identity = IDEM_UNSET;
-    conf->mode = IDEM_UNSET;
-    conf->key_required = IDEM_UNSET;
-    conf->key_syntax = IDEM_UNSET;
-    conf->key_min = IDEM_UNSET;
-    conf->key_max = IDEM_UNSET;
-    conf->payload_mode = IDEM_UNSET;
-    conf->bind_host = IDEM_UNSET;
-    conf->query = IDEM_UNSET;
-    conf->max_body = IDEM_UNSET;
-    conf->body_memory = IDEM_UNSET;
-    conf->max_snapshot = IDEM_UNSET;
-    conf->snapshot_body = IDEM_UNSET;
-    conf->error_member = IDEM_UNSET;
-    conf->forward_key = IDEM_UNSET;
-    conf->quota_live = IDEM_UNSET;
-    conf->quota_inflight = IDEM_UNSET;
-    conf->retention = IDEM_UNSET;
-    conf->tombstone = IDEM_UNSET;
-    conf->reuse = IDEM_UNSET;
-    conf->effect = IDEM_UNSET;
-    conf->dispatch_mark = IDEM_UNSET;
-    conf->wait = IDEM_UNSET;
-    conf->lease = IDEM_UNSET;
-    conf->max_run = IDEM_UNSET;
-    conf->quiet = IDEM_UNSET;
-    conf->latency_budget = IDEM_UNSET;
-    conf->recovery_objective = IDEM_UNSET;
-    return conf;
+    return apr_pmemdup(p, &unset_dir, sizeof(unset_dir));
+}
+
+int idem_config_trusts(const idem_dir_t *conf, const char *name)
+{
+    const apr_array_header_t *names = conf->trust_env;
+    int i;
+
+    for (i = 0; names && i < names->nelts; i++) {
+        if (!strcmp(name, APR_ARRAY_IDX(names, i, const char *))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void idem_config_weigh(idem_dir_t *conf)
+{
+    const apr_array_header_t *const lists[] = {conf->tenant, conf->principal, conf->former_tenant, conf->former_principal};
+    size_t l;
+    int i;
+
+    conf->asks_environment = 0;
+    for (l = 0; l < sizeof(lists) / sizeof(lists[0]); l++) {
+        for (i = 0; lists[l] && i < lists[l]->nelts; i++) {
+            const idem_source_t *source = &APR_ARRAY_IDX(lists[l], i, idem_source_t);
+
+            conf->asks_environment |= source->kind == IDEM_SOURCE_ENV && !idem_config_trusts(conf, source->argument);
+        }
+    }
 }
 
 #define MERGE_NUMBER(field)  merged->field = in->field != IDEM_UNSET ? in->field : out->field
@@ -61,8 +73,16 @@ void *idem_config_merge_dir(apr_pool_t *p, void *outer, void *inner)
 {
     const idem_dir_t *out = outer;
     const idem_dir_t *in = inner;
-    idem_dir_t *merged = apr_pcalloc(p, sizeof(*merged));
+    idem_dir_t *merged;
 
+    /* sections are merged for every request, and usually only one of them says anything */
+    if (!memcmp(out, &unset_dir, sizeof(*out))) {
+        return inner;
+    }
+    if (!memcmp(in, &unset_dir, sizeof(*in))) {
+        return outer;
+    }
+    merged = apr_pcalloc(p, sizeof(*merged));
     MERGE_POINTER(route);
     MERGE_POINTER(tenant);
     MERGE_POINTER(principal);
@@ -109,6 +129,7 @@ void *idem_config_merge_dir(apr_pool_t *p, void *outer, void *inner)
     MERGE_NUMBER(quiet);
     MERGE_NUMBER(latency_budget);
     MERGE_NUMBER(recovery_objective);
+    idem_config_weigh(merged);
     /* the one list that adds up: an inner section's rules come first, the outer's stay behind them */
     merged->outcomes = !in->outcomes    ? out->outcomes
                        : !out->outcomes ? in->outcomes
@@ -182,7 +203,7 @@ const idem_dir_t *idem_config_resolve(apr_pool_t *p, const idem_dir_t *unset)
     DEFAULT_NUMBER(key_syntax, IDEM_KEY_LENIENT);
     DEFAULT_NUMBER(key_min, conf->key_syntax == IDEM_KEY_STRICT ? KEY_MIN_STRICT : 1);
     DEFAULT_NUMBER(key_max, KEY_MAX);
-    DEFAULT_POINTER(key_header, "Idempotency-Key");
+    DEFAULT_POINTER(key_header, IDEM_KEY_FIELD);
     /* a contract is about JSON: it needs no mode beside it, and none that cannot read JSON */
     if (conf->contracts && conf->contracts->nelts && conf->payload_mode != IDEM_PAYLOAD_JCS) {
         conf->payload_mode = IDEM_PAYLOAD_JSON;

@@ -19,6 +19,7 @@
 extern module AP_MODULE_DECLARE_DATA idempotency_module __attribute__((visibility("default")));
 
 #define IDEM_UNSET (-1)
+#define IDEM_KEY_FIELD "Idempotency-Key" /* where IdempotencyKeyHeader says nothing */
 
 typedef enum { IDEM_ROUTE_NAMED, IDEM_ROUTE_AUTO, IDEM_ROUTE_NONE } idem_route_e;
 
@@ -26,6 +27,7 @@ typedef enum { IDEM_ROUTE_NAMED, IDEM_ROUTE_AUTO, IDEM_ROUTE_NONE } idem_route_e
 typedef struct idem_route_t {
     idem_route_e kind;
     const char *name;                  /* may hold %{MATCH_x}; "auto" and "None" for the other kinds */
+    int captures;                      /* it does */
     const char *revision;
     const apr_array_header_t *methods; /* of const char * */
     const apr_array_header_t *accepts; /* revisions to look at as well, of const char *; NULL: none */
@@ -71,6 +73,7 @@ typedef struct idem_dir_t {
     const apr_array_header_t *former_tenant;    /* of idem_source_t: in the version before; NULL: as now */
     const apr_array_header_t *former_principal;
     const apr_array_header_t *trust_env; /* of const char * */
+    int asks_environment;                /* one of these sources is an env: that is not trusted; idem_config_weigh() */
     int no_identity;
     int mode;
     int key_required;
@@ -132,6 +135,8 @@ typedef struct idem_server_t {
     const char *docs;
     const apr_array_header_t *announced; /* of idem_announced_t, found by check_config */
     int has_routes;                    /* found by check_config */
+    const apr_array_header_t *key_fields; /* likewise: request fields that have keys anywhere here, of const char * */
+    int makes_keys;                    /* likewise: IdempotencyServerKey stands somewhere */
     int loose_certificates;            /* likewise: SSLVerifyClient optional_no_ca stands somewhere */
     apr_interval_time_t shortest_lease;/* of all sections of this server, found while reading; 0: none said */
     server_rec *registry;              /* whose DBD settings hold the registry, found by check_config */
@@ -158,6 +163,12 @@ idem_server_t *idem_config_server(const server_rec *s);
 
 /* A copy with every default filled in, for a request that is bound to its route. */
 const idem_dir_t *idem_config_resolve(apr_pool_t *p, const idem_dir_t *conf);
+
+/* IdempotencyTrustEnv names this variable. */
+int idem_config_trusts(const idem_dir_t *conf, const char *name);
+
+/* To be called when sources or trust_env have changed. */
+void idem_config_weigh(idem_dir_t *conf);
 
 /* IdempotencyStoreTimeout or its default. */
 apr_interval_time_t idem_config_timeout(const idem_server_t *conf);

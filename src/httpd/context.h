@@ -47,7 +47,8 @@ typedef struct idem_shadow_t idem_shadow_t;
 typedef struct idem_ctx_t {
     apr_pool_t *pool;
     idem_phase_e phase;
-    const idem_dir_t *conf;       /* resolved; NULL while OPEN */
+    const idem_dir_t *bound;      /* the section in which the route was found, defaults not filled in; NULL while OPEN */
+    const idem_dir_t *conf;       /* the same with its defaults; NULL until a key is looked for */
     const idem_route_t *route;
     idem_server_t *server;
     const apr_table_t *early_env; /* the environment before authentication began; NULL until then */
@@ -70,6 +71,7 @@ typedef struct idem_ctx_t {
     apr_size_t framed_len;
     idem_body_t *body;
     idem_taken_t *taken;          /* who else reads it, and what; NULL: there is none, or not in this server */
+    int unwatched;                /* that is not looked at, as nothing in the request is a key */
 
     idem_answer_t answer;
     const char *outcome_note;     /* %{idempotency-outcome}n */

@@ -69,6 +69,7 @@ const char *idem_set_route(cmd_parms *cmd, void *conf, int argc, char *const arg
     route->kind = !apr_cstr_casecmp(argv[0], "None")   ? IDEM_ROUTE_NONE
                   : !apr_cstr_casecmp(argv[0], "auto") ? IDEM_ROUTE_AUTO
                                                  : IDEM_ROUTE_NAMED;
+    route->captures = strstr(route->name, "%{") != NULL;
     route->revision = "1";
     route->methods = copy_names(cmd->pool, 2, default_methods);
     route->directive = cmd->directive;
@@ -126,6 +127,7 @@ const char *idem_set_sources(cmd_parms *cmd, void *conf, int argc, char *const a
     if (offset_of(cmd) == (int)APR_OFFSETOF(idem_dir_t, principal)) {
         ((idem_dir_t *)conf)->principal_directive = cmd->directive;
     }
+    idem_config_weigh(conf);
     return NULL;
 }
 
@@ -151,6 +153,7 @@ const char *idem_set_names(cmd_parms *cmd, void *conf, int argc, char *const arg
     }
     names = copy_names(cmd->pool, argc, argv);
     FIELD(conf, offset_of(cmd), const apr_array_header_t *) = names;
+    idem_config_weigh(conf);
     return NULL;
 }
 

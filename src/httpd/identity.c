@@ -13,25 +13,10 @@ APLOG_USE_MODULE(idempotency);
 
 void idem_identity_before_authentication(request_rec *r, idem_ctx_t *ctx)
 {
-    const idem_dir_t *conf = idem_config_dir(r);
-
-    if (ctx->phase <= IDEM_PHASE_BOUND && (ctx->phase == IDEM_PHASE_BOUND || conf->route || conf->tenant)) {
+    if (ctx->phase <= IDEM_PHASE_BOUND && (idem_config_dir(r)->asks_environment || (ctx->bound && ctx->bound->asks_environment))) {
         ctx->early_env = apr_table_copy(ctx->pool, r->subprocess_env);
         ctx->early_of = r;
     }
-}
-
-static int is_trusted(const idem_ctx_t *ctx, const char *name)
-{
-    const apr_array_header_t *names = ctx->conf->trust_env;
-    int i;
-
-    for (i = 0; names && i < names->nelts; i++) {
-        if (!strcmp(name, APR_ARRAY_IDX(names, i, const char *))) {
-            return 1;
-        }
-    }
-    return 0;
 }
 
 /* A variable that authentication set: what stood there before it began is the client's word. */
@@ -41,7 +26,7 @@ static const char *read_env(const request_rec *r, const idem_ctx_t *ctx, const c
     int known = ctx->early_of == r;
     const char *early = known ? apr_table_get(ctx->early_env, name) : NULL;
 
-    if (value && !is_trusted(ctx, name) && (!known || (early && !strcmp(value, early)))) {
+    if (value && !idem_config_trusts(ctx->conf, name) && (!known || (early && !strcmp(value, early)))) {
         *why = "was set before authentication began; IdempotencyTrustEnv would take it";
         return NULL;
     }

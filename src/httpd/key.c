@@ -64,6 +64,15 @@ static int client_key(idem_ctx_t *ctx, const char *value)
     return 1;
 }
 
+int idem_key_none(const request_rec *r, const idem_ctx_t *ctx)
+{
+    const idem_dir_t *conf = ctx->bound;
+
+    return (conf->key_required == IDEM_UNSET ? ctx->route->kind != IDEM_ROUTE_NAMED : !conf->key_required) &&
+           conf->mode != IDEM_MODE_SHADOW && !conf->server_key && !ctx->minted_key &&
+           !apr_table_get(r->headers_in, conf->key_header ? conf->key_header : IDEM_KEY_FIELD);
+}
+
 int idem_key_read(request_rec *r, idem_ctx_t *ctx)
 {
     const char *value = apr_table_get(r->headers_in, ctx->conf->key_header);

@@ -12,6 +12,9 @@
  */
 int idem_key_read(request_rec *r, idem_ctx_t *ctx);
 
+/* 1 where a request whose route is found has no key, and needs none: known without what authentication or a body add. */
+int idem_key_none(const request_rec *r, const idem_ctx_t *ctx);
+
 /* Offers idempotency_server_key() of mod_idempotency.h to other modules. */
 void idem_key_register(void);
 

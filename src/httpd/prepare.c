@@ -200,7 +200,12 @@ int idem_prepare(request_rec *r)
     if (ctx->phase != IDEM_PHASE_BOUND || ap_is_HTTP_ERROR(r->status)) {
         return DECLINED;
     }
-    if (ctx->conf->mode == IDEM_MODE_OFF || !idem_route_takes(ctx->route, r->method)) {
+    if (!idem_route_takes(ctx->route, r->method) || idem_key_none(r, ctx)) {
+        ctx->phase = IDEM_PHASE_PASSED;
+        return DECLINED;
+    }
+    ctx->conf = idem_config_resolve(ctx->pool, ctx->bound);
+    if (ctx->conf->mode == IDEM_MODE_OFF) {
         ctx->phase = IDEM_PHASE_PASSED;
         return DECLINED;
     }

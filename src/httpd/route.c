@@ -22,12 +22,15 @@ void idem_route_bind(request_rec *r, idem_ctx_t *ctx, int at_fixups)
     if (!conf->route || conf->route->kind == IDEM_ROUTE_NONE || ap_is_HTTP_ERROR(r->status)) {
         return;
     }
+    if (conf == ctx->bound) {
+        return;
+    }
     if (unbound || (at_fixups && ctx->phase == IDEM_PHASE_BOUND && same_route(ctx->route, conf->route))) {
-        ctx->conf = idem_config_resolve(ctx->pool, conf);
+        ctx->bound = conf;
         ctx->route = conf->route;
         ctx->phase = IDEM_PHASE_BOUND;
     }
-    if (!ctx->route_name) {
+    if (!ctx->route_name && ctx->route->captures) {
         /* LocationMatch's captures become REDIRECT_MATCH_x on the next request: take them while they are there */
         const char *why;
 

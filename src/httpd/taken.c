@@ -91,9 +91,37 @@ static apr_status_t keeper_filter(ap_filter_t *f, apr_bucket_brigade *bb, ap_inp
     return APR_SUCCESS;
 }
 
+/* May this request have a key, as far as that can be told so early? */
+static int may_have_key(const request_rec *r, const idem_ctx_t *ctx)
+{
+    const apr_array_header_t *fields = ctx->server->key_fields;
+    int i;
+
+    for (i = 0; i < fields->nelts; i++) {
+        if (apr_table_get(r->headers_in, APR_ARRAY_IDX(fields, i, const char *))) {
+            return 1;
+        }
+    }
+    return ctx->server->makes_keys || ctx->minted_key;
+}
+
+/* For a request that was not watched: httpd's own filter makes its notes at the first read. */
+static int was_read(const request_rec *r)
+{
+    const ap_filter_t *f;
+
+    for (f = r->proto_input_filters; f && f->frec->ftype < AP_FTYPE_CONNECTION; f = f->next) {
+        if (f->ctx && (f->frec == ap_http_input_filter_handle || !strcmp(f->frec->name, "h2_c2_request_in"))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 void idem_taken_watch(request_rec *r, idem_ctx_t *ctx)
 {
-    if (announces_body(r) && !ctx->taken) {
+    ctx->unwatched = !may_have_key(r, ctx);
+    if (!ctx->unwatched && announces_body(r) && !ctx->taken) {
         ctx->taken = apr_pcalloc(ctx->pool, sizeof(*ctx->taken));
         ctx->taken->witness = ap_add_input_filter(WITNESS_NAME, ctx->taken, r, r->connection);
     }
@@ -110,16 +138,21 @@ int idem_taken_begin(request_rec *r)
 {
     idem_ctx_t *ctx = idem_context_get(r);
     const idem_dir_t *conf;
-    idem_taken_t *taken = ctx ? ctx->taken : NULL;
+    idem_taken_t *taken;
 
+    if (ctx && ctx->unwatched && !r->prev && may_have_key(r, ctx) && !was_read(r)) {
+        /* another module has added it since */
+        idem_taken_watch(r, ctx);
+    }
+    taken = ctx ? ctx->taken : NULL;
     if (!taken || taken->keeper || r->prev || ctx->phase > IDEM_PHASE_BOUND) {
         return DECLINED;
     }
-    conf = ctx->conf ? ctx->conf : idem_config_dir(r);
+    conf = ctx->bound ? ctx->bound : idem_config_dir(r);
     if (!conf->route || conf->route->kind == IDEM_ROUTE_NONE) {
         return DECLINED;
     }
-    conf = ctx->conf ? conf : idem_config_resolve(r->pool, conf);
+    conf = idem_config_resolve(r->pool, conf);
     if (is_keyed(r, ctx, conf)) {
         taken->limit = idem_body_largest(r, conf);
         idem_spool_begin(&taken->spool, ctx->pool, conf->body_memory);
@@ -159,6 +192,9 @@ idem_taken_e idem_taken_what(const request_rec *r, const idem_ctx_t *ctx, idem_s
 {
     idem_taken_t *taken = ctx->taken;
 
+    if (!taken && ctx->unwatched && was_read(r)) {
+        return IDEM_TAKEN_LOST;
+    }
     if (!taken || !taken->seen) {
         return r->read_length > 0 || (taken && taken->touched && !reads_anew(r)) ? IDEM_TAKEN_LOST : IDEM_TAKEN_NOTHING;
     }

@@ -20,7 +20,7 @@ typedef enum {
 } idem_taken_e;
 
 /*
- * Hook post_read_request, for every request in a server with routes: sees whether anybody reads the body at all. A length
+ * Hook post_read_request, for every request in a server with routes that may have a key: sees whether anybody reads the body at all. A length
  * tells that for most requests, but not for a chunked one that was read to its end.
  */
 void idem_taken_watch(request_rec *r, idem_ctx_t *ctx);

@@ -76,6 +76,18 @@ subtest 'idempotency_server_key()' => sub {
     is(($t->records("idem_key = 'late'"))[0]{ns}, 'u:', 'and of no effect');
 };
 
+# A server that makes no keys by itself watches nobody's body for a request without one.
+subtest 'a key that comes after the body was read' => sub {
+    $t->httpd->restart(config => $t->expand("LoadModule mint_module $mint\n" . protected('/events', 'events.replay') . protected('/optional', 'auto')));
+    for my $place ('/events', '/optional') {
+        ran($t, 0, "$place, of no announced length", sub { problem($c->post($place, chunks => [$body], headers => [ 'X-Mint' => fresh_key(), 'X-Mint-In' => 'access', 'X-Eat' => 1 ]), 'body-consumed') });
+        ran($t, 1, "$place, not read", sub { is($c->post($place, chunks => [$body], headers => [ 'X-Mint' => fresh_key(), 'X-Mint-In' => 'access' ])->json->{length}, length $body, 'the body is whole') });
+        ran($t, 1, "$place, empty", sub { is($c->post($place, chunks => [], headers => [ 'X-Mint' => fresh_key(), 'X-Mint-In' => 'access' ])->status, 200, 'runs') });
+    }
+    ran($t, 1, 'without a key', sub { is($c->post('/optional', chunks => [$body])->json->{length}, length $body, 'nothing is in the way') });
+    $t->httpd->expect_log(qr/IDEM0302/);
+};
+
 subtest 'what configtest refuses' => sub {
     my ($status, $said) = $t->httpd->configtest($t->expand(protected('/x', 'x', 'IdempotencyServerKey "%{req:"')));
     isnt($status, 0, 'a broken expression');

@@ -1,6 +1,11 @@
-/* A module of somebody else, for the tests: it gives a request the key that X-Mint asks for, in the hook of X-Mint-In. */
+/*
+ * A module of somebody else, for the tests: it gives a request the key that X-Mint asks for, in the hook of X-Mint-In, and
+ * reads the whole body before that where there is an X-Eat.
+ */
+#include <apr_buckets.h>
 #include <httpd.h>
 #include <http_config.h>
+#include <http_protocol.h>
 #include <http_request.h>
 
 #include "mod_idempotency.h"
@@ -19,8 +24,22 @@ static int mint(request_rec *r, const char *hook)
     return DECLINED;
 }
 
+static void eat(request_rec *r)
+{
+    apr_bucket_brigade *bb = apr_brigade_create(r->pool, r->connection->bucket_alloc);
+    int ended = 0;
+
+    while (!ended && ap_get_brigade(r->input_filters, bb, AP_MODE_READBYTES, APR_BLOCK_READ, 8192) == APR_SUCCESS) {
+        ended = APR_BRIGADE_EMPTY(bb) || APR_BUCKET_IS_EOS(APR_BRIGADE_LAST(bb));
+        apr_brigade_cleanup(bb);
+    }
+}
+
 static int at_access(request_rec *r)
 {
+    if (apr_table_get(r->headers_in, "X-Eat")) {
+        eat(r);
+    }
     return mint(r, "access");
 }
 
