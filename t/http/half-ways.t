@@ -150,7 +150,7 @@ subtest 'C109 events over HTTP/2' => sub {
         $t->backend->behave(type => 'text/event-stream', body => "data: one\n\ndata: two\n\ndata: end\n\n", pieces => 3, stop => 2);
         ran($t, 1, $at, sub {
             my $on = $c->connect;
-            my $comes = sub { my ($what) = @_; return wait_for(sub { $on->more(Time::HiRes::time() + 1) if !$on->silent(0); $on->{buffer} =~ $what }, 10) };
+            my $comes = sub { my ($what) = @_; return wait_for(sub { $on->more(Time::HiRes::time() + 1) if !$on->silent(0); h2_data($on->{buffer}) =~ $what }, 10) };
             $on->write(h2_preface() . h2_request($t->httpd->port, 1, $at, $body, 'idempotency-key' => "\"$key\""));
             ok($comes->(qr/data: one/), "$at: the first event comes while the stream is held");
             is(row($key)->{status}, 'SUCCEEDED', "$at: settled, while the stream goes on");

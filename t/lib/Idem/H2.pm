@@ -8,7 +8,7 @@ use warnings;
 use Exporter 'import';
 use MIME::Base64 ();
 
-our @EXPORT = qw(frame h2_preface h2_head h2_request h2_reset);
+our @EXPORT = qw(frame h2_data h2_preface h2_head h2_request h2_reset);
 
 sub frame { my ($type, $flags, $stream, $payload) = @_; return substr(pack('N', length $payload), 1) . pack('CCN', $type, $flags, $stream) . $payload }
 sub text { my ($s) = @_; return (length $s < 127 ? chr length $s : "\x7f" . chr(length($s) - 127)) . $s }
@@ -35,5 +35,20 @@ sub h2_request {
 
 # RST_STREAM, CANCEL.
 sub h2_reset { my ($stream) = @_; return frame(3, 0, $stream, pack 'N', 8) }
+
+# The content that has come so far, of all streams, out of whatever frames it was cut into.
+sub h2_data {
+    my ($buffer) = @_;
+    my $data = '';
+    while (length $buffer >= 9) {
+        my ($length, $type, $flags) = (unpack('N', "\0" . substr $buffer, 0, 3), unpack 'CC', substr $buffer, 3, 2);
+        last if length $buffer < 9 + $length;
+        my $payload = substr $buffer, 9, $length;
+        my $padding = $flags & 8 ? unpack 'C', $payload : 0;
+        $data .= substr $payload, ($flags & 8 ? 1 : 0), $length - $padding - ($flags & 8 ? 1 : 0) if !$type;
+        substr $buffer, 0, 9 + $length, '';
+    }
+    return $data;
+}
 
 1;
