@@ -58,7 +58,7 @@ static idem_ctl_exit_e sweep_all(idem_ctl_t *ctl, idem_store_t *store, sums_t *s
             return IDEM_CTL_DONE;
         }
         sweep.most = idem_sweep_next(sweep.most, took);
-        apr_sleep(took); /* half of the time is the requests' */
+        apr_sleep(idem_sweep_rest(took));
     } while (1);
 }
 

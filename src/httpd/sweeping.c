@@ -10,7 +10,6 @@
 #include "store/sweep.h"
 
 #define ROUND      apr_time_from_sec(20)   /* between two rounds of one child, give or take a half */
-#define BREATH     apr_time_from_msec(100) /* between two batches of a round: the database has other work too */
 #define MOST_DONE  64                      /* dead owners that are remembered */
 #define ACTOR      "sweep"
 
@@ -101,16 +100,22 @@ static int sweep(idem_sweeping_t *sweeping, idem_store_t *store, apr_pool_t *p)
 
 apr_time_t idem_sweeping_work(idem_sweeping_t *sweeping, idem_store_t *store, apr_pool_t *p)
 {
+    apr_time_t begun;
+    apr_time_t ended;
+
     if (apr_time_now() < sweeping->due) {
         return sweeping->due;
     }
-    sweeping->due = apr_time_now() + BREATH;
+    begun = apr_time_now();
     if (sweeping->recovering) {
         sweeping->recovering = recover(sweeping, store, p);
     }
     else if (!sweep(sweeping, store, p)) {
         sweeping->recovering = 1;
         sweeping->due = next_round();
+        return sweeping->due;
     }
+    ended = apr_time_now();
+    sweeping->due = ended + idem_sweep_rest(ended - begun);
     return sweeping->due;
 }

@@ -7,8 +7,11 @@
 #include "core/uuid.h"
 #include "store/pgsql_call.h"
 
-#define SLOW apr_time_from_msec(25)
+#define SLOW apr_time_from_msec(20)
 #define FAST apr_time_from_msec(8)
+#define SHARE 3                              /* of the requests, where the sweep has 1 */
+#define SHORTEST_REST apr_time_from_msec(5)
+#define LONGEST_REST apr_time_from_sec(1)
 /* Operation ids carry the time of the host that made them, owners the store's. */
 #define CLOCK_SKEW apr_time_from_sec(600)
 #define FORGET_AFTER apr_time_from_sec(3600) /* an owner's row: until then an operator may want to know who it was */
@@ -120,6 +123,13 @@ int idem_sweep_next(int most, apr_interval_time_t took)
     int next = took > SLOW ? most / 2 : took < FAST ? most * 2 : most;
 
     return next < 10 ? 10 : next > IDEM_SWEEP_MOST ? IDEM_SWEEP_MOST : next;
+}
+
+apr_interval_time_t idem_sweep_rest(apr_interval_time_t took)
+{
+    apr_interval_time_t rest = SHARE * took;
+
+    return rest < SHORTEST_REST ? SHORTEST_REST : rest > LONGEST_REST ? LONGEST_REST : rest;
 }
 
 /* $states that may lapse, executing, external; and what they become: unknown, outcome. */

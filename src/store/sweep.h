@@ -43,4 +43,7 @@ struct idem_recovery_t {
 /* How many rows the next batch is to have, by the time that the last one took. */
 int idem_sweep_next(int most, apr_interval_time_t took);
 
+/* How long to leave the registry to requests after a batch that took so long: the sweep takes a quarter of the time. */
+apr_interval_time_t idem_sweep_rest(apr_interval_time_t took);
+
 #endif

@@ -1,6 +1,6 @@
-# make sweep-million   1,000,000 expired records beside a load; RECORDS=N for another number. Minutes, not in make test.
-.PHONY: sweep-million
-sweep-million: all store-driver
+# make bench-sweep    1,000,000 records expire beside keyed requests; RECORDS=N for another number. Minutes, not in make test.
+.PHONY: bench-sweep
+bench-sweep: all $(OUT)/mod_bench.so
 	IDEM_OUT=$(abspath $(OUT)) perl -It/lib t/bench/sweep-million
 
 # make bench-status   the status page beside 1,000,000 records; RECORDS=N for another number
