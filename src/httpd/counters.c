@@ -107,6 +107,11 @@ void idem_counters_add(idem_counters_t *counters, const char *word)
     __atomic_add_fetch(&minute->counts[outcome], 1, __ATOMIC_RELAXED);
 }
 
+apr_interval_time_t idem_counters_bound(int bucket)
+{
+    return APR_INT64_C(32) * (IDEM_TIME_STEPS + bucket % IDEM_TIME_STEPS) << bucket / IDEM_TIME_STEPS;
+}
+
 void idem_counters_time(idem_counters_t *counters, idem_timed_e call, apr_interval_time_t took)
 {
     int bucket = 0;
@@ -114,8 +119,10 @@ void idem_counters_time(idem_counters_t *counters, idem_timed_e call, apr_interv
     if (!counters) {
         return;
     }
-    while (bucket < IDEM_TIME_BUCKETS - 1 && took >= (APR_INT64_C(1) << bucket)) {
-        bucket++;
+    while (bucket < IDEM_TIME_BUCKETS - 1 && took >= idem_counters_bound(bucket)) {
+        /* by whole powers of two first */
+        bucket += bucket + IDEM_TIME_STEPS < IDEM_TIME_BUCKETS && took >= idem_counters_bound(bucket + IDEM_TIME_STEPS - 1)
+                      ? IDEM_TIME_STEPS : 1;
     }
     __atomic_add_fetch(&counters->times[call][bucket], 1, __ATOMIC_RELAXED);
 }
@@ -226,7 +233,7 @@ apr_interval_time_t idem_counters_percentile(const idem_counters_view_t *view, i
     for (i = 0; all && i < IDEM_TIME_BUCKETS; i++) {
         below += view->times[call][i];
         if ((double)below >= share * (double)all) {
-            return APR_INT64_C(1) << i;
+            return idem_counters_bound(i);
         }
     }
     return 0;

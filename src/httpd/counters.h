@@ -27,7 +27,8 @@ enum {
 typedef enum { IDEM_TIMED_RESERVE, IDEM_TIMED_SETTLE, IDEM_TIMED } idem_timed_e;
 
 #define IDEM_COUNT_MINUTES 60
-#define IDEM_TIME_BUCKETS  26 /* bucket n: below 2^n microseconds */
+#define IDEM_TIME_BUCKETS  74 /* see idem_counters_bound; the last one has all that is longer */
+#define IDEM_TIME_STEPS    4  /* from one power of two to the next */
 
 /* One child's own view of its connections, written by its thread. */
 typedef struct idem_child_view_t {
@@ -85,7 +86,10 @@ void idem_counters_read(idem_counters_t *counters, idem_counters_view_t *view);
 /* The table of what is executed now (httpd/inflight.h); NULL for no counters. */
 struct idem_inflight_t *idem_counters_inflight(idem_counters_t *counters);
 
-/* Microseconds below which a share (0 to 1) of the calls stayed; 0 where there was none. An upper bound within 2x. */
+/* Microseconds below which the calls of a bucket stayed: 128, 160, 192, 224, 256, 320 ... */
+apr_interval_time_t idem_counters_bound(int bucket);
+
+/* Microseconds below which a share (0 to 1) of the calls stayed; 0 where there was none. An upper bound within 1.25x. */
 apr_interval_time_t idem_counters_percentile(const idem_counters_view_t *view, idem_timed_e call, double share);
 
 #endif

@@ -52,8 +52,10 @@ static const char *times(apr_pool_t *p, const idem_status_t *status)
 
         for (i = 0; i < IDEM_TIME_BUCKETS - 1; i++) {
             below += status->counters.times[call][i];
-            out = apr_psprintf(p, "%sidempotency_store_seconds_bucket{call=\"%s\",le=\"%.6f\"} %" APR_UINT64_T_FMT "\n", out,
-                               calls[call], (double)(APR_INT64_C(1) << i) / 1e6, below);
+            if (i % IDEM_TIME_STEPS == 0) {
+                out = apr_psprintf(p, "%sidempotency_store_seconds_bucket{call=\"%s\",le=\"%.6f\"} %" APR_UINT64_T_FMT "\n", out,
+                                   calls[call], (double)idem_counters_bound(i) / 1e6, below);
+            }
         }
         below += status->counters.times[call][i];
         out = apr_psprintf(p, "%sidempotency_store_seconds_bucket{call=\"%s\",le=\"+Inf\"} %" APR_UINT64_T_FMT "\n"
