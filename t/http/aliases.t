@@ -15,7 +15,8 @@ my $who = sub { my ($t) = @_; "IdempotencyTenant env:CLAIM\n    IdempotencyPrinc
 my $revision = 'revision=1';
 my $text = sub {
     my ($t) = @_;
-    return join q(), protected({ who => $who->($t) }, '/charges', 'charges.create', 'IdempotencyLease 2s'),
+    # records are changed by hand here; and prefork starts children, each with a connection to open, while the command locks
+    return join q(), "IdempotencyReplayCache None\nIdempotencyStoreTimeout 10s\n", protected({ who => $who->($t) }, '/charges', 'charges.create', 'IdempotencyLease 2s'),
         protected({ who => $who->($t) }, '/short', 'short', 'IdempotencyRetention 0s', 'IdempotencyReuse Allow', 'IdempotencyTombstone 0s'),
         protected({ who => $who->($t) }, '/upgraded', "upgraded $revision"),
         "<Location /operations>\n\@AUTH\@\nSetHandler idempotency-operation\n" . $who->($t) . "\n</Location>\n";
