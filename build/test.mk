@@ -50,5 +50,5 @@ t/node_modules: t/package.json t/package-lock.json
 	@touch $@
 
 test: deps
-	@$(MAKE) --no-print-directory all units check-bench model fuzz-replay http
+	@$(MAKE) --no-print-directory all units check-directives check-docs check-bench model fuzz-replay http
 	@echo "make test: all passed"
