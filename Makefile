@@ -29,7 +29,7 @@ ALL_LDFLAGS = $(LDFLAGS) -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 objects    = $(patsubst %.c,$(OUT)/obj/%.o,$(1))
 CORE_OBJS  = $(call objects,$(wildcard src/core/*.c))
 STORE_OBJS = $(call objects,$(wildcard src/store/*.c)) $(OUT)/obj/generated/schema.o
-HTTPD_OBJS = $(call objects,mod_idempotency.c $(wildcard src/httpd/*.c))
+HTTPD_OBJS = $(call objects,mod_idempotency.c $(wildcard src/httpd/*/*.c))
 CTL_OBJS   = $(call objects,$(wildcard src/ctl/*.c))
 
 MODULE     = $(OUT)/mod_idempotency.so
