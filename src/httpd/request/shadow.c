@@ -15,11 +15,13 @@
 #include "httpd/request/settle.h"
 #include "httpd/child/shadow_queue.h"
 
-#define FILTER_NAME "IDEMPOTENCY_SHADOW"
+#define FILTER_NAME        "IDEMPOTENCY_SHADOW"
+#define ANSWER_FILTER_NAME "IDEMPOTENCY_SHADOW_ANSWER"
 
 /* What is known of one request. */
 struct idem_shadow_t {
     apr_time_t begun;
+    apr_time_t answered;    /* when the end of the response set out for the client; 0: not seen */
     const char *refused;    /* a problem's word; NULL: none so far */
     int unkeyed;
     idem_recipe_t *recipe;
@@ -70,6 +72,17 @@ static apr_status_t shadow_filter(ap_filter_t *f, apr_bucket_brigade *bb, ap_inp
     return rv;
 }
 
+/* Who has the whole answer may ask again at once, while this request is still to be logged. */
+static apr_status_t answer_filter(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    idem_ctx_t *ctx = f->ctx;
+
+    if (ctx->shadow && !APR_BRIGADE_EMPTY(bb) && APR_BUCKET_IS_EOS(APR_BRIGADE_LAST(bb))) {
+        ctx->shadow->answered = apr_time_now();
+    }
+    return ap_pass_brigade(f->next, bb);
+}
+
 static int has_body(const request_rec *r)
 {
     return apr_table_get(r->headers_in, "Content-Length") || apr_table_get(r->headers_in, "Transfer-Encoding");
@@ -99,6 +112,7 @@ void idem_shadow_begin(request_rec *r, idem_ctx_t *ctx)
 
     ctx->shadow = shadow;
     shadow->begun = apr_time_now();
+    ap_add_output_filter(ANSWER_FILTER_NAME, ctx, r, r->connection);
     if (look_at_head(r, ctx, shadow)) {
         ctx->request = shadow->request;
         shadow->sha = idem_sha256_init(ctx->pool);
@@ -185,7 +199,7 @@ int idem_shadow_finish(request_rec *r)
     }
     job->route = apr_pstrdup(job->pool, ctx->route_name ? ctx->route_name : ctx->route->name);
     job->begun = ctx->shadow->begun;
-    job->ended = apr_time_now();
+    job->ended = ctx->shadow->answered ? ctx->shadow->answered : apr_time_now();
     job->refused = ctx->shadow->unkeyed ? "unkeyed" : finish_body(ctx, ctx->shadow, job);
     job->refused = job->refused ? apr_pstrdup(job->pool, job->refused) : NULL;
     if (!job->refused) {
@@ -210,4 +224,6 @@ int idem_shadow_finish(request_rec *r)
 void idem_shadow_register(void)
 {
     ap_register_input_filter(FILTER_NAME, shadow_filter, NULL, AP_FTYPE_PROTOCOL - 1);
+    /* an internal redirect and an error leave it where it is */
+    ap_register_output_filter(ANSWER_FILTER_NAME, answer_filter, NULL, AP_FTYPE_PROTOCOL);
 }

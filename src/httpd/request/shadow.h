@@ -19,7 +19,7 @@ void idem_shadow_follow(request_rec *r, idem_ctx_t *ctx);
 /* Hook log_transaction. Never blocks. */
 int idem_shadow_finish(request_rec *r);
 
-/* Registers the input filter. */
+/* Registers the filters. */
 void idem_shadow_register(void);
 
 #endif
