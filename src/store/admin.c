@@ -79,12 +79,13 @@ const char idem_admin_not_executed[] =
     " SELECT old.operation_id, upd.owner_generation FROM old, upd";
 
 const char idem_admin_cancel[] =
-    "WITH old AS MATERIALIZED (SELECT r.tenant_id, r.operation_id, r.owner_generation, r.status FROM idempotency_records r"
+    "WITH old AS MATERIALIZED (SELECT r.tenant_id, r.operation_id, r.owner_generation, r.status, " IDEM_SQL_PRUNE_AT " AS prune_at"
+    " FROM idempotency_records r"
     " WHERE r.operation_id = $1::uuid AND r.status = ANY ($2::text[]) AND r.owner_generation = 1 AND r.attempts = 0 FOR UPDATE),"
     " del AS (DELETE FROM idempotency_records r USING old WHERE r.operation_id = old.operation_id"
     " AND r.tenant_id = old.tenant_id RETURNING true),"
-    " ev AS (" EVENT " SELECT old.tenant_id, old.operation_id, old.owner_generation, old.status, $3, $4, 'cancelled'"
-    " FROM old, del)"
+    " ev AS (INSERT INTO idempotency_events (tenant_id, operation_id, generation, from_status, to_status, actor, reason, prune_at)"
+    " SELECT old.tenant_id, old.operation_id, old.owner_generation, old.status, $3, $4, 'cancelled', old.prune_at FROM old, del)"
     " SELECT old.operation_id FROM old, del";
 
 const char idem_admin_select[] =

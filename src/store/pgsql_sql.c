@@ -17,6 +17,8 @@
 #define RECORD RECORD_OF(IDEM_SQL_ONE)
 #define LOCK " FOR UPDATE OF r SKIP LOCKED"
 #define EVENT "INSERT INTO idempotency_events (tenant_id, operation_id, generation, from_status, to_status, actor, reason)"
+/* The last event of an operation whose record is gone with it. */
+#define LAST_EVENT "INSERT INTO idempotency_events (tenant_id, operation_id, generation, from_status, to_status, actor, reason, prune_at)"
 
 /* ---------------------------------------------------------------- connections */
 
@@ -154,7 +156,7 @@ const idem_pg_statement_t idem_pg_settle_late = {
 /* $4 sources, $5 states that may go, $6 status where it stays, $7 outcome, $8 name of no state, $9 actor, $10 reason. */
 const idem_pg_statement_t idem_pg_settle_reject = {
     "idem_settle_reject", "tuiTTttttt",
-    "WITH old AS MATERIALIZED (SELECT r.status, r.status = ANY ($5) AND r.attempts = 0 AS goes"
+    "WITH old AS MATERIALIZED (SELECT r.status, r.status = ANY ($5) AND r.attempts = 0 AS goes, " IDEM_SQL_PRUNE_AT " AS prune_at"
     " FROM idempotency_records r WHERE " RECORD " AND r.status = ANY ($4) AND " NOT_GIVEN_UP
     " AND " IDEM_SQL_DURABLE LOCK "),"
     " del AS (DELETE FROM idempotency_records r USING old WHERE " RECORD " AND old.goes RETURNING true),"
@@ -163,7 +165,8 @@ const idem_pg_statement_t idem_pg_settle_reject = {
     " sweep_at = CASE WHEN r.settled_at IS NULL THEN r.sweep_at"
     " ELSE " IDEM_SQL_SWEEP_AT("r.retention", "r.lease") " END"
     " FROM old WHERE " RECORD " AND NOT old.goes RETURNING true),"
-    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, CASE WHEN old.goes THEN $8 ELSE $6 END, $9, $10 FROM old)"
+    " ev AS (" LAST_EVENT " SELECT $1, $2, $3, old.status, CASE WHEN old.goes THEN $8 ELSE $6 END, $9, $10,"
+    " CASE WHEN old.goes THEN old.prune_at END FROM old)"
     " SELECT old.goes FROM old WHERE EXISTS (SELECT 1 FROM del) OR EXISTS (SELECT 1 FROM upd)",
     1};
 
@@ -225,7 +228,7 @@ const idem_pg_statement_t idem_pg_take_over = {
  * $22 body limit, $23 quiet. The events of the new operation begin with its reserve, so the old one gets this event. */
 const idem_pg_statement_t idem_pg_reuse = {
     "idem_reuse", "tuiTtuuvvtiitutbbbvvolv",
-    "WITH old AS MATERIALIZED (SELECT r.status FROM idempotency_records r WHERE " REUSABLE
+    "WITH old AS MATERIALIZED (SELECT r.status, " IDEM_SQL_PRUNE_AT " AS prune_at FROM idempotency_records r WHERE " REUSABLE
     " AND " IDEM_SQL_UNFENCED("$11", "$12") " AND " IDEM_SQL_PRESENT("$6", "$8") " AND " IDEM_SQL_DURABLE LOCK "),"
     " upd AS (UPDATE idempotency_records r SET operation_id = $14, contract = $15, fingerprint = $16, recipe = $17,"
     " fingerprint_parts = $18, owner_generation = r.owner_generation + 1, owner = $6, owner_token = $7, owned_at = now(),"
@@ -234,8 +237,8 @@ const idem_pg_statement_t idem_pg_reuse = {
     " response_code = NULL, response_headers = NULL, response_body = NULL, response_digest = NULL, created_at = now(),"
     " settled_at = NULL, expires_at = NULL, tombstone_until = NULL, sweep_at = " IDEM_SQL_SWEEP_AT("$19", "$8")
     " FROM old WHERE " RECORD " RETURNING true),"
-    " ev AS (" EVENT " SELECT $1, $2, $3 + 1, old.status, $5, $13, 'key used again by operation ' || $14::text"
-    " FROM old, upd)"
+    " ev AS (" LAST_EVENT " SELECT $1, $2, $3 + 1, old.status, $5, $13, 'key used again by operation ' || $14::text,"
+    " old.prune_at FROM old, upd)"
     " SELECT EXISTS (SELECT 1 FROM upd),"
     " EXISTS (SELECT 1 FROM idempotency_records r WHERE r.operation_id = $14 AND r.tenant_id = $1 COLLATE \"POSIX\""
     " AND r.owner_generation = $3 + 1 AND r.owner_token = $7 AND r.settled_at IS NULL),"
@@ -275,14 +278,14 @@ const idem_pg_statement_t idem_pg_mark_unknown = {
 const idem_pg_statement_t idem_pg_withdraw = {
     "idem_withdraw", "tuiuTttTtt",
     "WITH old AS MATERIALIZED (SELECT r.status, r.status = ANY ($5) AND r.attempts = 0 AS goes,"
-    " CASE WHEN $10 IS NULL OR r.effect_mode = $10 THEN $9 ELSE r.status END AS stays"
+    " CASE WHEN $10 IS NULL OR r.effect_mode = $10 THEN $9 ELSE r.status END AS stays, " IDEM_SQL_PRUNE_AT " AS prune_at"
     " FROM idempotency_records r WHERE " OWN_TOKEN " AND " IDEM_SQL_DURABLE LOCK "),"
     " del AS (DELETE FROM idempotency_records r USING old WHERE " RECORD " AND old.goes RETURNING true),"
     " upd AS (UPDATE idempotency_records r SET owner = NULL, status = old.stays, outcome = NULL,"
     " settled_at = NULL, sweep_at = CASE WHEN r.settled_at IS NULL THEN r.sweep_at"
     " ELSE " IDEM_SQL_SWEEP_AT("r.retention", "r.lease") " END FROM old WHERE " RECORD " AND NOT old.goes RETURNING true),"
-    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, CASE WHEN old.goes THEN $6 ELSE old.stays END, $7,"
-    " 'withdrawn: its reserve had no answer' FROM old)"
+    " ev AS (" LAST_EVENT " SELECT $1, $2, $3, old.status, CASE WHEN old.goes THEN $6 ELSE old.stays END, $7,"
+    " 'withdrawn: its reserve had no answer', CASE WHEN old.goes THEN old.prune_at END FROM old)"
     " SELECT EXISTS (SELECT 1 FROM del) OR EXISTS (SELECT 1 FROM upd), false,"
     " EXISTS (SELECT 1 FROM idempotency_records r WHERE " OWN_TOKEN ")",
     1};
@@ -292,10 +295,10 @@ const idem_pg_statement_t idem_pg_withdraw = {
 
 const idem_pg_statement_t idem_pg_cancel = {
     "idem_cancel", "tuiTtt",
-    "WITH old AS MATERIALIZED (SELECT r.status FROM idempotency_records r WHERE " CANCELLABLE " AND " IDEM_SQL_DURABLE LOCK
+    "WITH old AS MATERIALIZED (SELECT r.status, " IDEM_SQL_PRUNE_AT " AS prune_at FROM idempotency_records r WHERE " CANCELLABLE " AND " IDEM_SQL_DURABLE LOCK
     "),"
     " del AS (DELETE FROM idempotency_records r USING old WHERE " RECORD " RETURNING true),"
-    " ev AS (" EVENT " SELECT $1, $2, $3, old.status, $5, $6, 'cancelled' FROM old, del)"
+    " ev AS (" LAST_EVENT " SELECT $1, $2, $3, old.status, $5, $6, 'cancelled', old.prune_at FROM old, del)"
     " SELECT EXISTS (SELECT 1 FROM del), false, EXISTS (SELECT 1 FROM idempotency_records r WHERE " CANCELLABLE ")",
     0};
 

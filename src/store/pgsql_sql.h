@@ -39,6 +39,9 @@
 #define IDEM_SQL_SWEEP_AT(retention, lease) "now() + " retention " + " lease
 #define IDEM_SQL_SWEEP_UNKNOWN "'-infinity'"
 
+/* When the story of an operation whose record goes now is to follow it: where no tombstone is left to take it along. */
+#define IDEM_SQL_PRUNE_AT "now() + r.retention + r.tombstone"
+
 /* What pgsql_record.c reads, in its order. */
 #define IDEM_SQL_RECORD_COLUMNS                                                                                        \
     "r.scope_version, r.tenant_id, r.principal_id, r.route, r.api_revision, r.ns, r.idem_key,"                         \

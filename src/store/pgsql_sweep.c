@@ -35,7 +35,8 @@
  * $1 epoch, $2 most, $3 tombstone, $4 final states, $5 states that may lapse, $6 executing, $7 external, $8 reserved,
  * $9 unknown, $10 its outcome, $11 outcome of what never began, $12 actor.
  *
- * What becomes of a row: gone, buried (expired, or never begun), doubtful, or it is looked at later.
+ * What becomes of a row: gone, buried (expired, or never begun), doubtful, or it is looked at later. And of a story whose
+ * record is gone long since: it follows.
  */
 static const idem_pg_statement_t sweep_statement = {
     "idem_sweep", "iitTTttttttt",
@@ -77,11 +78,17 @@ static const idem_pg_statement_t sweep_statement = {
     "  AND e.tenant_id = due.tenant_id AND due.fate = 'gone'),"
     " old AS (DELETE FROM idempotency_events e USING due WHERE e.operation_id = due.operation_id"
     "  AND e.tenant_id = due.tenant_id AND due.fate = 'gone'),"
+    " told AS MATERIALIZED (SELECT e.tenant_id, e.operation_id FROM idempotency_events e WHERE (SELECT ours FROM alone)"
+    "  AND e.prune_at <= now() ORDER BY e.prune_at LIMIT $2),"
+    " past AS (DELETE FROM idempotency_events e USING told WHERE e.operation_id = told.operation_id"
+    "  AND e.tenant_id = told.tenant_id),"
+    " pef AS (DELETE FROM idempotency_effects e USING told WHERE e.operation_id = told.operation_id"
+    "  AND e.tenant_id = told.tenant_id),"
     " ev AS (" EVENT " SELECT due.tenant_id, due.operation_id, due.owner_generation, due.status,"
     "  CASE due.fate WHEN 'buried' THEN $3 ELSE $9 END, $12, CASE WHEN due.fate = 'doubtful' THEN 'owner lapsed'"
     "  WHEN due.live THEN 'nobody came back for it' ELSE 'retention is over' END FROM due"
     "  WHERE due.fate IN ('buried', 'doubtful'))"
-    " SELECT (SELECT ours FROM alone), (SELECT count(*)::int FROM due),"
+    " SELECT (SELECT ours FROM alone), (SELECT count(*)::int FROM due) + (SELECT count(*)::int FROM told),"
     " (SELECT count(*)::int FROM upd WHERE fate = 'buried'), (SELECT count(*)::int FROM del),"
     " (SELECT count(*)::int FROM upd WHERE fate = 'doubtful')",
     1};

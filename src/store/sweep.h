@@ -18,7 +18,7 @@ struct idem_sweep_t {
     int most;         /* rows to look at */
     const char *actor;
     int busy;         /* out: another worker is at it, or this writer is fenced: nothing was done */
-    int looked;       /* out: rows that were due; below most: nothing more is */
+    int looked;       /* out: rows that were due, and stories of records that are gone; below most: nothing more is */
     int expired;      /* out: became tombstones */
     int removed;      /* out: are gone, with their events and effects */
     int doubtful;     /* out: became UNKNOWN */

@@ -54,6 +54,8 @@ subtest 'the fate of a record' => sub {
         lapsed => record('lapsed', %live, status => q('EXECUTING'), owner => $dead),
         hung => record('hung', %live, status => q('EXECUTING'), owner => $owner, owned_at => q(now() - interval '61 min')),
         repeatable => record('repeatable', %live, status => q('EXECUTING'), owner => $dead, effect_mode => q('repeatable')),
+        attempted => record('attempted', %live, status => q('EXECUTING'), owner => $dead, attempts => 1, attempts_open => 1, effect_mode => q('repeatable')),
+        forgotten => record('forgotten', %live, status => q('EXECUTING'), owner => $dead, effect_mode => q('repeatable'), owned_at => q(now() - interval '99 days')),
         begun => record('begun', %live, status => q('RESERVED'), owner => $dead, attempts => 1, attempts_open => 1, effect_mode => q('transactional')),
         reserved => record('reserved', %live, status => q('RESERVED'), owner => $dead, owned_at => 'now()'),
         abandoned => record('abandoned', %live, status => q('RESERVED'), owner => $dead, owned_at => $ago),
@@ -63,7 +65,7 @@ subtest 'the fate of a record' => sub {
     $pg->do("INSERT INTO idempotency_events (tenant_id, operation_id, generation, from_status, to_status, actor) VALUES ('t', '$id{free}', 1, 'SUCCEEDED', 'EXPIRED', 'sweep')");
     $pg->do("INSERT INTO idempotency_effects (tenant_id, operation_id, generation, effect, provider, downstream_key, replayable, begun_at) VALUES ('t', '$id{free}', 1, 'e', 'p', 'k', false, now())");
     my $sums = sweep();
-    is_deeply([ @$sums{qw(expired removed unknown)} ], [ 3, 2, 3 ], 'what was done') or diag(explain($sums));
+    is_deeply([ @$sums{qw(expired removed unknown)} ], [ 3, 2, 4 ], 'what was done') or diag(explain($sums));
     ok(row('final')->{at_expiry} && row('final')->{response_body}, 'a final not yet expired is looked at when it does');
     for (qw(expired failed)) {
         my $row = row($_);
@@ -79,12 +81,12 @@ subtest 'the fate of a record' => sub {
     is(row('free'), undef, 'one whose time is over is gone');
     is($pg->value("SELECT (SELECT count(*) FROM idempotency_events WHERE operation_id = '$id{free}') + (SELECT count(*) FROM idempotency_effects WHERE operation_id = '$id{free}')"), 0, 'with its story');
     is(row('running')->{status}, 'EXECUTING', 'what runs stays');
-    for (qw(lapsed hung begun)) {
+    for (qw(lapsed hung begun attempted)) {
         is(row($_)->{status}, 'UNKNOWN', "$_: may have had an effect");
         ok(row($_)->{never}, 'never looked at by age');
         like(story($id{$_}), qr/UNKNOWN ctl:op\z/, 'with an event');
     }
-    is(row('repeatable')->{status}, 'EXECUTING', 'what may be run again waits for it');
+    is(row($_)->{status}, 'EXECUTING', "$_: what may be run again waits for it, however long") for qw(repeatable forgotten);
     is(row('reserved')->{status}, 'RESERVED', 'what has not begun waits too');
     is(row('abandoned'), undef, 'but not for ever: nothing had happened, nothing is left');
     is(row('released')->{status}, 'EXPIRED', 'in a later generation a tombstone is');
@@ -92,6 +94,38 @@ subtest 'the fate of a record' => sub {
     is(row('unknown')->{status}, 'UNKNOWN', 'what nobody knows stays as it is');
     $sums = sweep();
     is_deeply([ @$sums{qw(looked_at expired removed unknown)} ], [ 0, 0, 0, 0 ], 'a second time: nothing is due');
+};
+
+subtest 'the story of a record that is gone before its tombstone' => sub {
+    $pg->do('TRUNCATE idempotency_records, idempotency_events, idempotency_effects');
+    my %short = (retention => q('1 h'), tombstone => q('2 h'), owner => $owner);
+    my $d = Idem::Driver->new(pg => $pg);
+    my %id = (
+        cancelled => record('cancelled', %live, %short, status => q('RESERVED'), sweep_at => q(now() + interval '1 h')),
+        rejected => record('rejected', %live, %short, status => q('EXECUTING'), sweep_at => q(now() + interval '1 h')),
+        backend => record('backend', %live, %short, status => q('EXECUTING'), sweep_at => q(now() + interval '1 h')),
+        lives => record('lives', %live, %short, status => q('EXECUTING'), sweep_at => q(now() + interval '1 h')),
+    );
+    is((ctl($pg, { user => 'op' }, 'cancel', $id{cancelled}))[0], 0, 'cancelled');
+    is($d->call('settle', tenant => 't', operation => $id{rejected}, generation => 1, outcome => 'rejected')->{result}, 'OK', 'rejected');
+    $pg->do("SELECT idempotency_settle('$id{backend}', 1, 'rejected')");
+    $pg->do("INSERT INTO idempotency_events (tenant_id, operation_id, generation, from_status, to_status, actor) VALUES ('t', '$id{rejected}', 1, 'RESERVED', 'EXECUTING', 'x'), ('t', '$id{lives}', 1, 'RESERVED', 'EXECUTING', 'x')");
+    for (qw(cancelled rejected backend)) {
+        is($pg->value("SELECT count(*) FROM idempotency_records WHERE operation_id = '$id{$_}'"), 0, "$_: the record is gone");
+        is($pg->value("SELECT prune_at - at FROM idempotency_events WHERE operation_id = '$id{$_}' AND to_status = 'NONE'"), '03:00:00', 'its story is told for its retention and tombstone');
+    }
+    sweep();
+    like(story($id{$_}), qr/ NONE /, "$_: until then it stays") for qw(cancelled rejected backend);
+    $pg->do("UPDATE idempotency_events SET at = at - interval '3 h', prune_at = prune_at - interval '3 h'");
+    is(sweep()->{looked_at}, 3, 'then');
+    is(story($id{$_}), '', "$_: it is gone, all of it") for qw(cancelled rejected backend);
+    like(story($id{lives}), qr/EXECUTING/, 'that of a record that lives is not');
+    $pg->do(q(INSERT INTO idempotency_events (tenant_id, operation_id, generation, from_status, to_status, actor, prune_at)
+        SELECT 't', gen_random_uuid(), 1, 'RESERVED', 'NONE', 'x', now() FROM generate_series(1, 1000)));
+    plans();
+    sweep();
+    is($pg->value('SELECT count(*) FROM idempotency_events'), 1, 'many, in several batches');
+    like(plans(), qr/Index Scan using idempotency_events_prune/, 'by their index');
 };
 
 subtest 'what is held is left alone' => sub {
