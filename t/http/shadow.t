@@ -4,11 +4,13 @@ use warnings;
 use Idem::Test;
 use JSON::PP;
 
+my $revision;
 sub config {
     my ($mode) = @_;
     my @mode = ("IdempotencyMode $mode", 'IdempotencyFingerprint json', 'IdempotencyMaxBody 2K');
     return protected('/charges', 'charges.create', @mode)
         . protected({ by => 'proxy' }, '/proxy', 'proxy.create', @mode)
+        . protected('/upgraded', 'upgraded revision=' . ($revision // 1), @mode)
         . protected({ who => "IdempotencyTenant env:NOBODY\nIdempotencyPrincipal user" }, '/nobody', 'nobody.create', "IdempotencyMode $mode");
 }
 my $t = Idem::Test->new(backends => [ 'cgi', 'proxy' ], config => config('Shadow'), mpm_config => <<'MPM');
@@ -84,6 +86,36 @@ subtest 'two at once, on two servers' => sub {
     is($_->response->status, 200, 'is answered') for @running;
     $t->backend->behave(body => '{"same":"answer"}');
     reports('would have been in progress', 'charges.create', would_409_in_progress => 1);
+};
+
+subtest 'who has become somebody else' => sub {
+    my $cb = $c->with(user => 'b');
+    my $before = report()->{'proxy.create'};
+    my $more = sub { my ($name, %more) = @_; return reports($name, 'proxy.create', map { $_ => $before->{$_} + $more{$_} } keys %more) };
+    $c->post('/proxy', key => 'alias-1', body => '{"a":1}');
+    $more->('a first request', would_execute => 1);
+    my ($status, $said) = $t->ctl('alias', 'add', '--from-tenant', 'localhost', '--from-principal', 'a', '--to-tenant', 'localhost', '--to-principal', 'b', '--until', '2099-01-01', '--reason', 'a test');
+    is($status, 0, 'an alias') or diag($said);
+    $cb->post('/proxy', key => 'alias-1', body => '{"a":1}');
+    $more->('its retry by the new identity', would_execute => 1, would_replay => 1, not_known => 0);
+    $cb->post('/proxy', key => 'alias-1', body => '{"a":2}');
+    $more->('another request by it', would_execute => 1, would_422 => 1);
+    $c->post('/proxy', key => 'alias-2', body => '{"a":1}');
+    $cb->post('/proxy', key => 'alias-2', body => '{"a":1}');
+    $more->('by the old one first', would_execute => 2, would_replay => 2);
+    is(($t->records("idem_key = 'alias-2'"))[0]{principal_id}, 'b', 'kept under the newest');
+};
+
+subtest 'a revision that is accepted besides' => sub {
+    $c->post('/upgraded', key => 'upgrade-1', body => '{"a":1}');
+    reports('under revision 1', 'upgraded', requests => 1, would_execute => 1);
+    $revision = '2 accepts=1';
+    $t->httpd->graceful(config => $t->expand(config('Shadow')));
+    $c->post('/upgraded', key => 'upgrade-1', body => '{"a":1}');
+    $c->post('/upgraded', key => 'upgrade-2', body => '{"a":1}');
+    $c->post('/upgraded', key => 'upgrade-1', body => '{"a":2}');
+    reports('under revision 2', 'upgraded', requests => 4, would_execute => 2, would_replay => 1, would_422 => 1);
+    is(join(' ', map { "$_->{idem_key} $_->{api_revision}" } sort { $a->{idem_key} cmp $b->{idem_key} } $t->records("route = 'upgraded'")), 'upgrade-1 1 upgrade-2 2', 'each where it was first');
 };
 
 subtest 'with the registry stopped' => sub {

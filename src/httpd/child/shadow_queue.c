@@ -168,16 +168,43 @@ static apr_time_t ended_at(const idem_record_t *found)
     return ended;
 }
 
+static int same_recipe(const idem_reserve_t *wanted, const idem_record_t *found)
+{
+    return found->known_contract && found->recipe.len == wanted->recipe.len &&
+           !memcmp(found->recipe.octets, wanted->recipe.octets, found->recipe.len);
+}
+
+static int same_request(const idem_reserve_t *wanted, const idem_record_t *found)
+{
+    return same_recipe(wanted, found) && !memcmp(found->fingerprint, wanted->fingerprint, IDEM_FINGERPRINT_LEN);
+}
+
+/* Of several records the one of this very request decides, else one that cannot be compared, else the nearest: as Enforce
+ * has it (lookup.c), but that what is kept here is compared only under the recipe it was made with. */
+static const idem_record_t *decisive(const idem_reserve_t *wanted)
+{
+    const idem_record_t *unclear = NULL;
+    int i;
+
+    for (i = 0; i < wanted->found_count; i++) {
+        const idem_record_t *found = wanted->all_found[i];
+
+        if (same_request(wanted, found)) {
+            return found;
+        }
+        unclear = !unclear && !same_recipe(wanted, found) ? found : unclear;
+    }
+    return unclear ? unclear : wanted->found;
+}
+
 static const char *verdict_on(const idem_shadow_job_t *job, const idem_reserve_t *wanted, const char **groups)
 {
-    const idem_record_t *found = wanted->found;
-    int same_recipe = found->known_contract && found->recipe.len == wanted->recipe.len &&
-                      !memcmp(found->recipe.octets, wanted->recipe.octets, found->recipe.len);
+    const idem_record_t *found = wanted->older_count ? decisive(wanted) : wanted->found;
 
-    if (!same_recipe) {
+    if (!same_recipe(wanted, found)) {
         return "outcome-unknown";
     }
-    if (memcmp(found->fingerprint, wanted->fingerprint, IDEM_FINGERPRINT_LEN)) {
+    if (!same_request(wanted, found)) {
         *groups = idem_fingerprint_differing(job->pool, wanted->fingerprint_parts.octets, wanted->fingerprint_parts.len,
                                              found->fingerprint_parts.octets, found->fingerprint_parts.len);
         return "key-reused";
@@ -198,7 +225,7 @@ static void settle(idem_store_t *store, const idem_shadow_job_t *job, const idem
     idem_settle_t settle = {0};
     idem_settle_t *list[1] = {&settle};
 
-    settle.tenant = job->scope.tenant;
+    settle.tenant = wanted->scope.tenant;
     memcpy(settle.operation, wanted->operation, IDEM_UUID_LEN);
     settle.generation = 1;
     settle.outcome = job->outcome == IDEM_OUTCOME_UNKNOWN ? IDEM_OUTCOME_FAILED : job->outcome;
@@ -214,7 +241,6 @@ static void fill(idem_reserve_t *wanted, const idem_shadow_job_t *job, const ide
 {
     unsigned char *parts = apr_palloc(job->pool, IDEM_PARTS_LEN);
 
-    wanted->scope = job->scope;
     wanted->contract = IDEM_CONTRACT_NAME;
     memcpy(wanted->fingerprint, job->fingerprint, IDEM_FINGERPRINT_LEN);
     wanted->recipe.octets = (const unsigned char *)job->recipe;
@@ -236,18 +262,60 @@ static void fill(idem_reserve_t *wanted, const idem_shadow_job_t *job, const ide
     idem_uuid_v7(wanted->owner_token, apr_time_now());
 }
 
-/* What Enforce would have answered. */
-static const char *decide(idem_shadow_job_t *job, idem_store_t *store, idem_aliases_t *aliases, const char **groups)
+/* Where to look, and first where to write: under each identity that the caller has become or been, the revisions that the
+ * route accepts. */
+static void fill_scopes(idem_reserve_t *wanted, const idem_shadow_job_t *job, idem_aliases_t *aliases)
 {
     idem_identity_t members[IDEM_ALIAS_MAX_MEMBERS];
     idem_identity_t identity = {job->scope.tenant, job->scope.principal};
     const char *writes; /* a scope version that is not ours */
+    int count = idem_aliases_members(aliases, &identity, members, &wanted->alias_version, &writes, job->pool);
+    int revisions = 1 + (job->accepts ? job->accepts->nelts : 0);
+    idem_scope_t *older;
+    int i;
+    int j;
+
+    if (!count) {
+        members[count++] = identity;
+    }
+    older = apr_palloc(job->pool, sizeof(*older) * (apr_size_t)(count * revisions));
+    wanted->older = older;
+    wanted->older_count = 0;
+    for (i = 0; i < count; i++) {
+        for (j = 0; j < revisions; j++) {
+            idem_scope_t scope = job->scope;
+
+            scope.tenant = members[i].tenant;
+            scope.principal = members[i].principal;
+            scope.revision = j ? APR_ARRAY_IDX(job->accepts, j - 1, const char *) : job->scope.revision;
+            if (i + j == 0) {
+                wanted->scope = scope;
+            }
+            else if (wanted->older_count < IDEM_MAX_OLDER) {
+                older[wanted->older_count++] = scope;
+            }
+        }
+    }
+}
+
+static void ask(idem_reserve_t *wanted, const idem_shadow_job_t *job, idem_store_t *store, idem_aliases_t *aliases)
+{
+    idem_reserve_t *list[1] = {wanted};
+
+    fill_scopes(wanted, job, aliases);
+    store->provider->reserve(store, list, 1, apr_time_now() + store->timeout, job->pool);
+}
+
+/* What Enforce would have answered. */
+static const char *decide(idem_shadow_job_t *job, idem_store_t *store, idem_aliases_t *aliases, const char **groups)
+{
     idem_reserve_t wanted = {0};
-    idem_reserve_t *list[1] = {&wanted};
 
     fill(&wanted, job, store);
-    idem_aliases_members(aliases, &identity, members, &wanted.alias_version, &writes, job->pool);
-    store->provider->reserve(store, list, 1, apr_time_now() + store->timeout, job->pool);
+    ask(&wanted, job, store, aliases);
+    if (wanted.result == IDEM_STORE_FENCED && idem_aliases_read(aliases, store, job->pool) == IDEM_STORE_OK) {
+        ask(&wanted, job, store, aliases); /* it may have been the aliases that have changed */
+    }
     switch (wanted.result) {
     case IDEM_STORE_OK:
         settle(store, job, &wanted);

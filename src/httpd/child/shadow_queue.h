@@ -14,7 +14,8 @@ typedef struct idem_shadow_job_t {
     apr_pool_t *pool;
     const char *route;
     const char *refused;           /* the word of what would have refused it without a look at the registry; else NULL */
-    idem_scope_t scope;
+    idem_scope_t scope;            /* of the caller as it is now */
+    const apr_array_header_t *accepts; /* of const char *: revisions that the route looks at besides; NULL: none */
     const char *recipe;
     unsigned char fingerprint[IDEM_FINGERPRINT_LEN];
     const unsigned char *framed;

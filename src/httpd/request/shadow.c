@@ -172,6 +172,17 @@ static const char *finish_body(idem_ctx_t *ctx, idem_shadow_t *shadow, idem_shad
     return NULL;
 }
 
+static apr_array_header_t *copy_texts(apr_pool_t *p, const apr_array_header_t *texts)
+{
+    apr_array_header_t *copy = apr_array_make(p, texts->nelts, sizeof(const char *));
+    int i;
+
+    for (i = 0; i < texts->nelts; i++) {
+        APR_ARRAY_PUSH(copy, const char *) = apr_pstrdup(p, APR_ARRAY_IDX(texts, i, const char *));
+    }
+    return copy;
+}
+
 static void copy_scope(idem_shadow_job_t *job, const idem_scope_t *scope)
 {
     job->scope.version = IDEM_SCOPE_VERSION_SHADOW;
@@ -204,6 +215,7 @@ int idem_shadow_finish(request_rec *r)
     job->refused = job->refused ? apr_pstrdup(job->pool, job->refused) : NULL;
     if (!job->refused) {
         copy_scope(job, &ctx->scope);
+        job->accepts = ctx->route->accepts ? copy_texts(job->pool, ctx->route->accepts) : NULL;
         job->recipe = idem_recipe_format(job->pool, ctx->shadow->recipe);
         job->lease = conf->lease;
         job->max_run = conf->max_run;
