@@ -4,7 +4,7 @@
 
 #include <apr_strings.h>
 
-#include "ctl/ctl.h"
+#include "ctl/operations.h"
 #include "ctl/store.h"
 #include "store/admin_tenant.h"
 #include "store/journal.h"
@@ -51,6 +51,7 @@ static long erase_version(idem_ctl_t *ctl, const char *tenant, int now, const ch
         some = (long)apr_atoi64(PQgetvalue(row, 0, 0));
         total += some;
         PQclear(row);
+        idem_ctl_progress(ctl, total, 0);
     }
     return total;
 }

@@ -5,7 +5,7 @@
 #include <apr_strings.h>
 
 #include "core/uuid.h"
-#include "ctl/ctl.h"
+#include "ctl/operations.h"
 #include "ctl/store.h"
 #include "store/journal.h"
 
@@ -80,6 +80,7 @@ static void report(void *baton, const idem_journal_entry_t *entry, idem_journal_
     count->dropped += fate == IDEM_JOURNAL_DROPPED;
     count->waiting += fate == IDEM_JOURNAL_WAITS;
     count->aside += fate == IDEM_JOURNAL_ASIDE_PASSED || fate == IDEM_JOURNAL_ASIDE_BROKEN;
+    idem_ctl_progress(count->ctl, count->applied + count->aside + count->waiting + count->dropped, 0);
     if (!count->ctl->json) {
         printf("%s: %s%s%s\n", idem_ctl_printable(count->ctl->p, entry->name), fates[fate], reason ? ", " : "",
                reason ? reason : "");

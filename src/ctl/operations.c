@@ -37,10 +37,10 @@ void idem_ctl_progress(const idem_ctl_t *ctl, apr_int64_t done, apr_int64_t all)
         return;
     }
     if (all) {
-        fprintf(stderr, "\r%" APR_INT64_T_FMT " of %" APR_INT64_T_FMT " ", done, all);
+        fprintf(stderr, "\r%" APR_INT64_T_FMT " of %" APR_INT64_T_FMT " \r", done, all);
     }
     else {
-        fprintf(stderr, "\r%" APR_INT64_T_FMT " ", done);
+        fprintf(stderr, "\r%" APR_INT64_T_FMT " \r", done); /* what is said next goes over it */
     }
 }
 

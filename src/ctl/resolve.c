@@ -120,6 +120,7 @@ static idem_ctl_exit_e resolve_all(idem_ctl_t *ctl, const told_t *told)
     for (i = 0; i < count; i++) {
         idem_ctl_exit_e one = resolve_one(ctl, PQgetvalue(rows, i, 0), told);
 
+        idem_ctl_progress(ctl, i + 1, count);
         status = one > status ? one : status;
         if (one == IDEM_CTL_STORE) {
             break;
