@@ -4,6 +4,18 @@ use warnings;
 use Idem::Test;
 use JSON::PP;
 
+# What a request is logged by waits for a file, where the request says so; not for ever.
+my $log = <<'LUA';
+function log(r)
+    local till = os.time() + 20
+    while r.headers_in['X-Log-Waits'] and os.time() < till do
+        local go = io.open('GO')
+        if go then go:close() break end
+        os.execute('sleep 0.02')
+    end
+    return apache2.DECLINED
+end
+LUA
 my $revision;
 sub config {
     my ($mode) = @_;
@@ -13,7 +25,7 @@ sub config {
         . protected('/upgraded', 'upgraded revision=' . ($revision // 1), @mode)
         . protected({ who => "IdempotencyTenant env:NOBODY\nIdempotencyPrincipal user" }, '/nobody', 'nobody.create', "IdempotencyMode $mode");
 }
-my $t = Idem::Test->new(backends => [ 'cgi', 'proxy' ], config => config('Shadow'), mpm_config => <<'MPM');
+my $t = Idem::Test->new(backends => [ 'cgi', 'proxy' ], modules => ['lua'], config => sub { my $root = $_[0]->root; spew("$root/log.lua", $log =~ s/GO/$root\/go/r, 0644); "LuaHookLog $root/log.lua log\n" . config('Shadow') }, mpm_config => <<'MPM');
 ServerLimit 1
 StartServers 1
 ThreadsPerChild 25
@@ -86,6 +98,22 @@ subtest 'two at once, on two servers' => sub {
     is($_->response->status, 200, 'is answered') for @running;
     $t->backend->behave(body => '{"same":"answer"}');
     reports('would have been in progress', 'charges.create', would_409_in_progress => 1);
+};
+
+subtest 'a retry that comes before its first request is logged' => sub {
+    my $before = report()->{'proxy.create'};
+    my $first = $c->post('/proxy', key => 'unlogged', body => '{}', headers => [ 'X-Log-Waits' => 1 ]);
+    is($first->status, 200, 'the first is answered');
+    $t->backend->behave(hold => 1);
+    my $retry = $c->send(POST => '/proxy', key => 'unlogged', body => '{}');
+    ok(wait_for(sub { 2 == grep { ($_->{key} // '') =~ /unlogged/ } $t->backend->effects }, 10), 'its retry has begun');
+    spew($t->root . '/go', '', 0644);
+    ok(wait_for(sub { $t->record_count("idem_key = 'unlogged' AND settled_at IS NOT NULL") == 1 }, 10), 'then the first is logged');
+    $t->backend->release;
+    is($retry->response->status, 200, 'the retry is answered');
+    $t->backend->behave(body => '{"same":"answer"}');
+    reports('it came after the answer: a replay', 'proxy.create', would_execute => $before->{would_execute} + 1, would_replay => $before->{would_replay} + 1,
+        would_409_in_progress => $before->{would_409_in_progress});
 };
 
 subtest 'who has become somebody else' => sub {
