@@ -168,7 +168,9 @@ subtest 'without the database' => sub {
     });
     $pg->start;
     ok(wait_for(sub { charge('new')->status == 200 }, 20), 'it is back');
-    problem(charge('away', body => '{"amount":11}'), 'key-reused', operation => 1);
+    my $refused; # each child finds it by itself
+    wait_for(sub { ($refused = charge('away', body => '{"amount":11}'))->status != 503 }, 20);
+    problem($refused, 'key-reused', operation => 1);
 };
 $t->allow_pg_log(qr/FATAL:  the database system is (?:starting up|shutting down|not yet accepting)/, qr/WARNING:  terminating connection/, qr/interrupted|was not properly shut down/);
 $t->httpd->allow_log(qr/dbd:|IDEM09\d\d/);
