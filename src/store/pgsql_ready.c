@@ -141,26 +141,29 @@ apr_interval_time_t idem_pg_lock_timeout(const idem_store_t *store)
     return idem_pg_statement_timeout(store) / 3;
 }
 
-/* Session settings and prepared statements. Not behind a pooler that hands sessions around: they would leak. */
-static idem_pgsql_ready_e prepare(const idem_store_t *store, idem_conn_t *conn, idem_pg_moment_t until, apr_pool_t *p,
-                                  const char **message)
+/* A connection that was idle went back to mod_dbd's pool, and comes from there again with what was prepared on it. */
+static int has_statement(const PGresult *names, const char *name)
 {
-    idem_pgsql_ready_e ready;
-    idem_pg_params_t params;
-    PGresult *rows;
     int i;
 
-    idem_pg_params_begin(&params, p);
-    idem_pg_add_text(&params, apr_psprintf(p, "%" APR_TIME_T_FMT "ms", idem_pg_statement_timeout(store) / 1000));
-    idem_pg_add_text(&params, apr_psprintf(p, "%" APR_TIME_T_FMT "ms", idem_pg_lock_timeout(store) / 1000));
-    ready = look(conn, &idem_pg_settings, &params, until, p, &rows, message);
-    if (ready != IDEM_PGSQL_READY) {
-        return ready;
+    for (i = 0; i < PQntuples(names); i++) {
+        if (!strcmp(PQgetvalue(names, i, 0), name)) {
+            return 1;
+        }
     }
-    PQclear(rows);
+    return 0;
+}
+
+static idem_pgsql_ready_e prepare_missing(idem_conn_t *conn, const PGresult *names, idem_pg_moment_t until, apr_pool_t *p,
+                                          const char **message)
+{
+    int i;
+
     for (i = 0; idem_pg_frequent[i]; i++) {
         idem_pg_reply_t reply;
-        idem_pg_end_e end = idem_pg_prepare(conn->native, idem_pg_frequent[i], until, &reply);
+        idem_pg_end_e end = has_statement(names, idem_pg_frequent[i]->name)
+                                ? IDEM_PG_ROWS
+                                : idem_pg_prepare(conn->native, idem_pg_frequent[i], until, &reply);
 
         if (end == IDEM_PG_REFUSED && !strcmp(reply.sqlstate, "55P03")) {
             /* somebody has locked a table; no fault of the connection, and what is missing is prepared when it is met */
@@ -177,6 +180,31 @@ static idem_pgsql_ready_e prepare(const idem_store_t *store, idem_conn_t *conn, 
         }
     }
     return IDEM_PGSQL_READY;
+}
+
+/* Session settings and prepared statements. Not behind a pooler that hands sessions around: they would leak. */
+static idem_pgsql_ready_e prepare(const idem_store_t *store, idem_conn_t *conn, idem_pg_moment_t until, apr_pool_t *p,
+                                  const char **message)
+{
+    idem_pgsql_ready_e ready;
+    idem_pg_params_t params;
+    PGresult *rows;
+
+    idem_pg_params_begin(&params, p);
+    idem_pg_add_text(&params, apr_psprintf(p, "%" APR_TIME_T_FMT "ms", idem_pg_statement_timeout(store) / 1000));
+    idem_pg_add_text(&params, apr_psprintf(p, "%" APR_TIME_T_FMT "ms", idem_pg_lock_timeout(store) / 1000));
+    ready = look(conn, &idem_pg_settings, &params, until, p, &rows, message);
+    if (ready != IDEM_PGSQL_READY) {
+        return ready;
+    }
+    PQclear(rows);
+    idem_pg_params_begin(&params, p);
+    ready = look(conn, &idem_pg_names, &params, until, p, &rows, message);
+    if (ready == IDEM_PGSQL_READY) {
+        ready = prepare_missing(conn, rows, until, p, message);
+        PQclear(rows);
+    }
+    return ready;
 }
 
 static idem_pgsql_ready_e check_encoding(idem_conn_t *conn, apr_pool_t *p, const char **message)

@@ -35,6 +35,9 @@ const idem_pg_statement_t idem_pg_settings = {
     " set_config('jit', 'off', false)",
     1};
 
+const idem_pg_statement_t idem_pg_names = {
+    "idem_names", "", "SELECT name FROM pg_prepared_statements WHERE name LIKE 'idem\\_%' AND NOT from_sql", 1};
+
 const idem_pg_statement_t idem_pg_server = {
     "idem_server", "",
     "SELECT pg_is_in_recovery(), current_setting('fsync') = 'on', current_setting('server_encoding') = 'UTF8',"

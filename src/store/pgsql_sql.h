@@ -66,6 +66,7 @@
 #define IDEM_SQL_SCOPE IDEM_SQL_SCOPE_OF(IDEM_SQL_ONE)
 
 extern const idem_pg_statement_t idem_pg_settings;
+extern const idem_pg_statement_t idem_pg_names; /* what is prepared on a connection */
 extern const idem_pg_statement_t idem_pg_server;
 extern const idem_pg_statement_t idem_pg_control;
 
