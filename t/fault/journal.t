@@ -41,15 +41,8 @@ sub without_registry {
     $t->backend->behave;
     return @res;
 }
-# The database is there again, and every child has found it: which of them answers cannot be chosen, hence several times.
-sub back {
-    $t->pg->start;
-    my $good = 0;
-    return wait_for(sub {
-        $good = (grep { $_->status != 200 } $c->parallel(map { [ POST => '/charges', key => fresh_key(), body => $body ] } 1 .. 8)) ? 0 : $good + 1;
-        return $good >= 4;
-    }, 20);
-}
+# The database is there again, and every child has found it.
+sub back { $t->pg->start; return $t->found_again($c, POST => '/charges', body => $body) }
 sub stopped { $t->pg->stop('immediate') }
 
 # Takes the journal's files away, out of the children's reach, and gives them back.

@@ -74,6 +74,18 @@ sub twin {
     return $twin;
 }
 
+# After an outage: every child finds the registry by itself, and which of them answers cannot be chosen. Asks until nobody
+# is refused in several rounds of requests, each with a key of its own.
+sub found_again {
+    my (undef, $client, @request) = @_;
+    my $good = 0;
+    return wait_for(sub {
+        my @refused = grep { $_->status == 503 } $client->parallel(map { [ @request, key => fresh_key() ] } 1 .. 8);
+        $good = @refused ? 0 : $good + 1;
+        return $good >= 4;
+    }, 30);
+}
+
 # A client that goes to this server and its twins in turn, connection by connection, under one name.
 sub both {
     my ($t) = @_;
