@@ -7,7 +7,6 @@
 
 #include "core/utf8.h"
 
-#define PARTS 7
 
 /* More sources than could ever fit are refused before anything is added up. */
 #define MAX_SOURCES ((IDEM_SCOPE_MAX_JOINED + 1) / 2)
@@ -15,7 +14,7 @@
 /* The octets of a log digest: enough to tell scopes apart, too few to be of other use. */
 #define LOG_DIGEST_LEN 8
 
-static const char *const part_names[PARTS + 1] = {
+static const char *const part_names[IDEM_SCOPE_PARTS + 1] = {
     "value", "scope version", "tenant", "principal", "route", "revision", "key namespace", "key"
 };
 
@@ -27,7 +26,7 @@ static const char *const fault_texts[] = {
 const char *idem_scope_result_text(apr_pool_t *p, idem_scope_result_e r)
 {
     unsigned int fault = IDEM_SCOPE_FAULT(r), part = IDEM_SCOPE_PART(r) >> 4;
-    const char *what = part_names[part <= PARTS ? part : 0];
+    const char *what = part_names[part <= IDEM_SCOPE_PARTS ? part : 0];
     const char *why = fault < sizeof(fault_texts) / sizeof(fault_texts[0]) ? fault_texts[fault] : "is not fit for use";
 
     if (IDEM_SCOPE_SOURCE(r)) {
@@ -105,8 +104,7 @@ idem_scope_result_e idem_scope_check_part(idem_scope_result_e part, const char *
     return r == IDEM_SCOPE_OK ? r : (idem_scope_result_e)(r | part);
 }
 
-/* The parts in the order of the tuple, which is the order of the primary key and of the digest. */
-static void list_parts(const idem_scope_t *scope, const char *parts[PARTS])
+void idem_scope_list(const idem_scope_t *scope, const char *parts[IDEM_SCOPE_PARTS])
 {
     parts[0] = scope->version;
     parts[1] = scope->tenant;
@@ -117,14 +115,48 @@ static void list_parts(const idem_scope_t *scope, const char *parts[PARTS])
     parts[6] = scope->key;
 }
 
+idem_scope_t idem_scope_of_list(const char *const parts[IDEM_SCOPE_PARTS])
+{
+    idem_scope_t scope = {parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], parts[6]};
+
+    return scope;
+}
+
+idem_scope_t idem_scope_copy(apr_pool_t *p, const idem_scope_t *scope)
+{
+    const char *parts[IDEM_SCOPE_PARTS];
+    int i;
+
+    idem_scope_list(scope, parts);
+    for (i = 0; i < IDEM_SCOPE_PARTS; i++) {
+        parts[i] = apr_pstrdup(p, parts[i]);
+    }
+    return idem_scope_of_list(parts);
+}
+
+int idem_scope_compare(const idem_scope_t *a, const idem_scope_t *b)
+{
+    const char *left[IDEM_SCOPE_PARTS];
+    const char *right[IDEM_SCOPE_PARTS];
+    int order = 0;
+    int i;
+
+    idem_scope_list(a, left);
+    idem_scope_list(b, right);
+    for (i = 0; !order && i < IDEM_SCOPE_PARTS; i++) {
+        order = strcmp(left[i], right[i]);
+    }
+    return order;
+}
+
 idem_scope_result_e idem_scope_check(const idem_scope_t *scope)
 {
-    const char *parts[PARTS];
+    const char *parts[IDEM_SCOPE_PARTS];
     idem_scope_result_e r = IDEM_SCOPE_OK;
     int i;
 
-    list_parts(scope, parts);
-    for (i = 0; i < PARTS && r == IDEM_SCOPE_OK; i++) {
+    idem_scope_list(scope, parts);
+    for (i = 0; i < IDEM_SCOPE_PARTS && r == IDEM_SCOPE_OK; i++) {
         r = idem_scope_check_part((idem_scope_result_e)((i + 1) << 4), parts[i]);
     }
     return r;
@@ -175,10 +207,10 @@ const char *idem_scope_join(apr_pool_t *p, const char *const *sources, int n, id
 
 void idem_scope_digest(const idem_scope_t *scope, unsigned char out[IDEM_SHA256_LEN])
 {
-    const char *parts[PARTS];
+    const char *parts[IDEM_SCOPE_PARTS];
 
-    list_parts(scope, parts);
-    idem_sha256_strings(parts, PARTS, out);
+    idem_scope_list(scope, parts);
+    idem_sha256_strings(parts, IDEM_SCOPE_PARTS, out);
 }
 
 const char *idem_scope_log_digest(apr_pool_t *p, const idem_scope_t *scope, const unsigned char *secret,

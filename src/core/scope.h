@@ -27,10 +27,22 @@
 #define IDEM_SCOPE_NS_CLIENT "u:" /* keys that clients sent */
 #define IDEM_SCOPE_NS_SERVER "s:" /* keys that the server minted */
 
+#define IDEM_SCOPE_PARTS 7
+
 /* NUL-terminated UTF-8, all seven mandatory. ns is one of the two above. */
 typedef struct idem_scope_t {
     const char *version, *tenant, *principal, *route, *revision, *ns, *key;
 } idem_scope_t;
+
+/* The parts in the order of the tuple, which is that of the primary key and of the digest; and back. Nothing is copied. */
+void idem_scope_list(const idem_scope_t *scope, const char *parts[IDEM_SCOPE_PARTS]);
+idem_scope_t idem_scope_of_list(const char *const parts[IDEM_SCOPE_PARTS]);
+
+/* The scope with parts of its own in pool p. */
+idem_scope_t idem_scope_copy(apr_pool_t *p, const idem_scope_t *scope);
+
+/* Below, at or above 0, as strcmp: the order of the primary key, by octets. */
+int idem_scope_compare(const idem_scope_t *a, const idem_scope_t *b);
 
 /*
  * What is wrong and where: a fault, the part where one is known, and of a joined value the number of the source. Take

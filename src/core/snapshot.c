@@ -5,6 +5,8 @@
 #include <apr_cstr.h>
 #include <apr_strings.h>
 
+#include "core/octets.h"
+
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* CONTRACT section 5; "*" at the end of a name stands for anything. */
@@ -166,22 +168,11 @@ static idem_snapshot_result_e measure(const apr_array_header_t *fields, const ch
     return sum > IDEM_SNAPSHOT_MAX_OCTETS ? IDEM_SNAPSHOT_TOO_LARGE : IDEM_SNAPSHOT_OK;
 }
 
-static unsigned char *put_number(unsigned char *at, apr_size_t n)
-{
-    *at++ = (unsigned char)(n >> 24);
-    *at++ = (unsigned char)(n >> 16);
-    *at++ = (unsigned char)(n >> 8);
-    *at++ = (unsigned char)n;
-    return at;
-}
-
 static unsigned char *put_text(unsigned char *at, const char *text)
 {
     apr_size_t len = strlen(text);
 
-    at = put_number(at, len);
-    memcpy(at, text, len);
-    return at + len;
+    return idem_put(idem_put_number(at, (apr_uint32_t)len), text, len);
 }
 
 idem_snapshot_result_e idem_snapshot_encode_headers(apr_pool_t *p, const apr_table_t *headers, const char *reason,
@@ -204,7 +195,7 @@ idem_snapshot_result_e idem_snapshot_encode_headers(apr_pool_t *p, const apr_tab
     *out = at = apr_palloc(p, *len);
     *at++ = IDEM_SNAPSHOT_LAYOUT;
     at = put_text(at, reason);
-    at = put_number(at, (apr_size_t)fields->nelts);
+    at = idem_put_number(at, (apr_uint32_t)fields->nelts);
     for (i = 0; i < fields->nelts; i++) {
         at = put_text(at, field[i].key);
         at = put_text(at, field[i].val);
@@ -212,40 +203,19 @@ idem_snapshot_result_e idem_snapshot_encode_headers(apr_pool_t *p, const apr_tab
     return IDEM_SNAPSHOT_OK;
 }
 
-/* What is still to be read. */
-typedef struct {
-    const unsigned char *at, *end;
-} input_t;
-
-static int get_number(input_t *in, apr_uint32_t *n)
+static int get_text(idem_rest_t *rest, const char **text, apr_size_t *len)
 {
-    if (in->end - in->at < 4) {
-        return 0;
-    }
-    *n = (apr_uint32_t)in->at[0] << 24 | (apr_uint32_t)in->at[1] << 16 | (apr_uint32_t)in->at[2] << 8 | in->at[3];
-    in->at += 4;
-    return 1;
+    *len = idem_get_number(rest);
+    *text = (const char *)idem_get(rest, *len);
+    return !rest->short_of;
 }
 
-static int get_text(input_t *in, const char **text, apr_size_t *len)
-{
-    apr_uint32_t n;
-
-    if (!get_number(in, &n) || (apr_size_t)(in->end - in->at) < n) {
-        return 0;
-    }
-    *text = (const char *)in->at;
-    *len = n;
-    in->at += n;
-    return 1;
-}
-
-static idem_snapshot_result_e get_field(apr_pool_t *p, input_t *in, apr_table_t *into)
+static idem_snapshot_result_e get_field(apr_pool_t *p, idem_rest_t *rest, apr_table_t *into)
 {
     const char *name, *value;
     apr_size_t name_len, value_len;
 
-    if (!get_text(in, &name, &name_len) || !get_text(in, &value, &value_len)) {
+    if (!get_text(rest, &name, &name_len) || !get_text(rest, &value, &value_len)) {
         return IDEM_SNAPSHOT_TRUNCATED;
     }
     if (!is_name(name, name_len)) {
@@ -264,7 +234,7 @@ static idem_snapshot_result_e get_field(apr_pool_t *p, input_t *in, apr_table_t 
 idem_snapshot_result_e idem_snapshot_decode_headers(apr_pool_t *p, const unsigned char *octets, apr_size_t len,
                                                     apr_table_t **headers, const char **reason)
 {
-    input_t in;
+    idem_rest_t rest;
     idem_snapshot_result_e result = IDEM_SNAPSHOT_OK;
     apr_table_t *fields;
     const char *phrase;
@@ -279,12 +249,13 @@ idem_snapshot_result_e idem_snapshot_decode_headers(apr_pool_t *p, const unsigne
     if (len == 0) {
         return IDEM_SNAPSHOT_TRUNCATED;
     }
-    in.at = octets;
-    in.end = octets + len;
-    if (*in.at++ != IDEM_SNAPSHOT_LAYOUT) {
+    if (octets[0] != IDEM_SNAPSHOT_LAYOUT) {
         return IDEM_SNAPSHOT_UNKNOWN_VERSION;
     }
-    if (!get_text(&in, &phrase, &phrase_len) || !get_number(&in, &count)) {
+    rest = (idem_rest_t){octets + 1, len - 1, 0};
+    (void)get_text(&rest, &phrase, &phrase_len);
+    count = idem_get_number(&rest);
+    if (rest.short_of) {
         return IDEM_SNAPSHOT_TRUNCATED;
     }
     if (!is_text(phrase, phrase_len)) {
@@ -295,9 +266,9 @@ idem_snapshot_result_e idem_snapshot_decode_headers(apr_pool_t *p, const unsigne
     }
     fields = apr_table_make(p, (int)count);
     for (i = 0; i < count && result == IDEM_SNAPSHOT_OK; i++) {
-        result = get_field(p, &in, fields);
+        result = get_field(p, &rest, fields);
     }
-    if (result == IDEM_SNAPSHOT_OK && in.at != in.end) {
+    if (result == IDEM_SNAPSHOT_OK && rest.left) {
         result = IDEM_SNAPSHOT_TRAILING;
     }
     if (result == IDEM_SNAPSHOT_OK) {

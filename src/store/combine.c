@@ -130,7 +130,7 @@ static void give_up_place(idem_combine_t *combine)
 
 static int by_key(const void *a, const void *b)
 {
-    return idem_ticket_compare(*(idem_reserve_t *const *)a, *(idem_reserve_t *const *)b);
+    return idem_scope_compare(&(*(idem_reserve_t *const *)a)->scope, &(*(idem_reserve_t *const *)b)->scope);
 }
 
 /* One statement for the caller's own row and those of the batch. */

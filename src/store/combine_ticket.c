@@ -38,13 +38,7 @@ static idem_reserve_t *copy_reserve(apr_pool_t *p, const idem_reserve_t *from)
 {
     idem_reserve_t *copy = apr_pmemdup(p, from, sizeof(*copy));
 
-    copy->scope.version = apr_pstrdup(p, from->scope.version);
-    copy->scope.tenant = apr_pstrdup(p, from->scope.tenant);
-    copy->scope.principal = apr_pstrdup(p, from->scope.principal);
-    copy->scope.route = apr_pstrdup(p, from->scope.route);
-    copy->scope.revision = apr_pstrdup(p, from->scope.revision);
-    copy->scope.ns = apr_pstrdup(p, from->scope.ns);
-    copy->scope.key = apr_pstrdup(p, from->scope.key);
+    copy->scope = idem_scope_copy(p, &from->scope);
     copy->contract = apr_pstrdup(p, from->contract);
     copy_octets(p, &copy->recipe);
     copy_octets(p, &copy->fingerprint_parts);
@@ -152,21 +146,6 @@ void idem_ticket_hand_over(idem_ticket_t *ticket, idem_row_t row, apr_pool_t *p)
         }
     }
     idem_ticket_release(ticket);
-}
-
-int idem_ticket_compare(const idem_reserve_t *a, const idem_reserve_t *b)
-{
-    const char *const left[] = {a->scope.version, a->scope.tenant, a->scope.principal, a->scope.route,
-                                a->scope.revision, a->scope.ns, a->scope.key};
-    const char *const right[] = {b->scope.version, b->scope.tenant, b->scope.principal, b->scope.route,
-                                 b->scope.revision, b->scope.ns, b->scope.key};
-    int order = 0;
-    apr_size_t i;
-
-    for (i = 0; !order && i < sizeof(left) / sizeof(left[0]); i++) {
-        order = strcmp(left[i], right[i]);
-    }
-    return order;
 }
 
 void idem_row_set_unavailable(idem_kind_e kind, idem_row_t row)

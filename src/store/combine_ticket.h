@@ -57,9 +57,6 @@ int idem_ticket_wait(idem_ticket_t *ticket, apr_interval_time_t patience);
  * caller's reference is used up. */
 void idem_ticket_hand_over(idem_ticket_t *ticket, idem_row_t row, apr_pool_t *p);
 
-/* The order of the primary key. */
-int idem_ticket_compare(const idem_reserve_t *a, const idem_reserve_t *b);
-
 /* What a row weighs in a statement, roughly. */
 apr_size_t idem_row_octets(idem_kind_e kind, idem_row_t row);
 

@@ -5,32 +5,13 @@
 #include <apr_strings.h>
 
 #include "core/digest.h"
+#include "core/octets.h"
 
 #define MAGIC        "IDEMJRN\x01"
 #define MAGIC_LEN    8
-#define TIME_LEN     8
-#define NUMBER_LEN   4
-#define FIXED_LEN    (MAGIC_LEN + NUMBER_LEN + IDEM_JOURNAL_REGISTRY_LEN + TIME_LEN + IDEM_UUID_LEN + 4 * NUMBER_LEN)
+#define FIXED_LEN    (MAGIC_LEN + IDEM_NUMBER_LEN + IDEM_JOURNAL_REGISTRY_LEN + IDEM_TIME_LEN + IDEM_UUID_LEN + 4 * IDEM_NUMBER_LEN)
 #define FIELDS       7
 #define MAX_REASON   1024
-
-static unsigned char *put(unsigned char *at, const void *octets, apr_size_t len)
-{
-    if (len) {
-        memcpy(at, octets, len);
-    }
-    return at + len;
-}
-
-static unsigned char *put_number(unsigned char *at, apr_uint32_t value)
-{
-    int shift;
-
-    for (shift = 24; shift >= 0; shift -= 8) {
-        *at++ = (unsigned char)(value >> shift);
-    }
-    return at;
-}
 
 static idem_octets_t text(const char *value)
 {
@@ -53,24 +34,23 @@ idem_octets_t idem_journal_encode(const idem_settlement_t *settlement, const uns
     int i;
 
     for (i = 0; i < FIELDS; i++) {
-        len += NUMBER_LEN + (fields[i].octets ? NUMBER_LEN + fields[i].len : 0);
+        len += IDEM_NUMBER_LEN + (fields[i].octets ? IDEM_NUMBER_LEN + fields[i].len : 0);
     }
     octets = apr_palloc(p, len);
-    at = put(octets, MAGIC, MAGIC_LEN);
-    at = put_number(at, 0);
-    at = put(at, registry, IDEM_JOURNAL_REGISTRY_LEN);
-    at = put_number(at, (apr_uint32_t)((apr_uint64_t)written_at >> 32));
-    at = put_number(at, (apr_uint32_t)written_at);
-    at = put(at, settle->operation, IDEM_UUID_LEN);
-    at = put_number(at, (apr_uint32_t)settle->generation);
-    at = put_number(at, settlement->backend_first != 0);
-    at = put_number(at, settlement->response_whole != 0);
-    at = put_number(at, (apr_uint32_t)settle->response_code);
+    at = idem_put(octets, MAGIC, MAGIC_LEN);
+    at = idem_put_number(at, 0);
+    at = idem_put(at, registry, IDEM_JOURNAL_REGISTRY_LEN);
+    at = idem_put_time(at, written_at);
+    at = idem_put(at, settle->operation, IDEM_UUID_LEN);
+    at = idem_put_number(at, (apr_uint32_t)settle->generation);
+    at = idem_put_number(at, settlement->backend_first != 0);
+    at = idem_put_number(at, settlement->response_whole != 0);
+    at = idem_put_number(at, (apr_uint32_t)settle->response_code);
     for (i = 0; i < FIELDS; i++) {
-        at = put_number(at, fields[i].octets != NULL);
+        at = idem_put_number(at, fields[i].octets != NULL);
         if (fields[i].octets) {
-            at = put_number(at, (apr_uint32_t)fields[i].len);
-            at = put(at, fields[i].octets, fields[i].len);
+            at = idem_put_number(at, (apr_uint32_t)fields[i].len);
+            at = idem_put(at, fields[i].octets, fields[i].len);
         }
     }
     idem_sha256(octets, (apr_size_t)(at - octets), at);
@@ -79,48 +59,21 @@ idem_octets_t idem_journal_encode(const idem_settlement_t *settlement, const uns
     return entry;
 }
 
-/* What is left to read. A read beyond its end sets short_of and gives zeros. */
-typedef struct rest_t {
-    const unsigned char *at;
-    apr_size_t left;
-    int short_of;
-} rest_t;
-
-static const unsigned char *get(rest_t *rest, apr_size_t len)
-{
-    const unsigned char *at = rest->at;
-
-    if (rest->short_of || len > rest->left) {
-        rest->short_of = 1;
-        return NULL;
-    }
-    rest->at += len;
-    rest->left -= len;
-    return at;
-}
-
-static apr_uint32_t get_number(rest_t *rest)
-{
-    const unsigned char *at = get(rest, NUMBER_LEN);
-
-    return at ? (apr_uint32_t)at[0] << 24 | (apr_uint32_t)at[1] << 16 | (apr_uint32_t)at[2] << 8 | at[3] : 0;
-}
-
-static idem_octets_t get_field(rest_t *rest)
+static idem_octets_t get_field(idem_rest_t *rest)
 {
     idem_octets_t field = {NULL, 0};
 
-    if (get_number(rest)) {
-        apr_size_t len = get_number(rest);
+    if (idem_get_number(rest)) {
+        apr_size_t len = idem_get_number(rest);
 
-        field.octets = get(rest, len);
+        field.octets = idem_get(rest, len);
         field.len = field.octets ? len : 0;
     }
     return field;
 }
 
 /* A field as a string without NUL octets; NULL where it is none, or longer than that. */
-static const char *get_text(rest_t *rest, apr_size_t most, apr_pool_t *p)
+static const char *get_text(idem_rest_t *rest, apr_size_t most, apr_pool_t *p)
 {
     idem_octets_t field = get_field(rest);
 
@@ -147,19 +100,11 @@ static const char *fault_of_frame(idem_octets_t octets)
     return NULL;
 }
 
-static apr_time_t get_time(rest_t *rest)
-{
-    apr_uint64_t high = get_number(rest);
-
-    return (apr_time_t)(high << 32 | get_number(rest));
-}
-
 void idem_journal_decode(idem_octets_t octets, idem_journal_entry_t *entry, apr_pool_t *p)
 {
     idem_settlement_t *settlement = &entry->settlement;
     idem_settle_t *settle = &settlement->settle;
-    rest_t rest = {octets.octets, octets.len - IDEM_SHA256_LEN, 0};
-    const unsigned char *at;
+    idem_rest_t rest = {octets.octets, octets.len - IDEM_SHA256_LEN, 0};
     const char *outcome;
 
     memset(settlement, 0, sizeof(*settlement));
@@ -167,20 +112,18 @@ void idem_journal_decode(idem_octets_t octets, idem_journal_entry_t *entry, apr_
     if (entry->fault) {
         return;
     }
-    get(&rest, MAGIC_LEN);
-    if (get_number(&rest)) {
+    idem_get(&rest, MAGIC_LEN);
+    if (idem_get_number(&rest)) {
         entry->fault = "it has a flag that this release does not know";
         return;
     }
-    at = get(&rest, IDEM_JOURNAL_REGISTRY_LEN);
-    memcpy(entry->registry, at, IDEM_JOURNAL_REGISTRY_LEN);
-    entry->written_at = get_time(&rest);
-    at = get(&rest, IDEM_UUID_LEN);
-    memcpy(settle->operation, at, IDEM_UUID_LEN);
-    settle->generation = (int)get_number(&rest);
-    settlement->backend_first = (int)get_number(&rest);
-    settlement->response_whole = (int)get_number(&rest);
-    settle->response_code = (int)get_number(&rest);
+    idem_get_fixed(&rest, entry->registry, IDEM_JOURNAL_REGISTRY_LEN);
+    entry->written_at = idem_get_time(&rest);
+    idem_get_fixed(&rest, settle->operation, IDEM_UUID_LEN);
+    settle->generation = (int)idem_get_number(&rest);
+    settlement->backend_first = (int)idem_get_number(&rest);
+    settlement->response_whole = (int)idem_get_number(&rest);
+    settle->response_code = (int)idem_get_number(&rest);
     outcome = get_text(&rest, MAX_REASON, p);
     settle->outcome = outcome ? idem_outcome_parse(outcome) : IDEM_OUTCOME_COUNT;
     settle->tenant = get_text(&rest, IDEM_SCOPE_MAX_JOINED, p);

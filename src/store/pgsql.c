@@ -176,60 +176,53 @@ void idem_pgsql_reserve(idem_store_t *store, idem_reserve_t *const *wanted, int 
 }
 
 /* Runs a statement that gives one record or none. */
-static idem_store_result_e find_one(idem_pg_call_t *call, const idem_pg_statement_t *statement,
-                                    const idem_pg_params_t *params, idem_record_t **record)
+static idem_store_result_e find_one(idem_store_t *store, const idem_pg_statement_t *statement,
+                                    const idem_pg_params_t *params, idem_record_t **record, apr_time_t deadline, apr_pool_t *p)
 {
     PGresult *rows;
-    idem_store_result_e result = idem_pg_call_run(call, statement, params, &rows);
+    idem_store_result_e result = idem_pg_call_once(store, statement, params, &rows, deadline, p);
 
     *record = NULL;
     if (result == IDEM_STORE_OK) {
-        *record = PQntuples(rows) ? idem_pg_get_record(rows, 0, 0, call->p) : NULL;
+        *record = PQntuples(rows) ? idem_pg_get_record(rows, 0, 0, p) : NULL;
         result = *record ? IDEM_STORE_OK : IDEM_STORE_NOT_FOUND;
         PQclear(rows);
     }
-    idem_pg_call_end(call);
     return result;
 }
 
 static idem_store_result_e find(idem_store_t *store, const idem_scope_t *scope, idem_record_t **record,
                                 apr_time_t deadline, apr_pool_t *p)
 {
-    idem_pg_call_t call;
     idem_pg_params_t params;
 
-    idem_pg_call_begin(&call, store, deadline, p);
     idem_pg_params_begin(&params, p);
     idem_pg_add_scope(&params, scope);
-    return find_one(&call, &idem_pg_find, &params, record);
+    return find_one(store, &idem_pg_find, &params, record, deadline, p);
 }
 
 static idem_store_result_e find_operation(idem_store_t *store, const char *tenant, const unsigned char *operation,
                                           idem_record_t **record, apr_time_t deadline, apr_pool_t *p)
 {
-    idem_pg_call_t call;
     idem_pg_params_t params;
 
-    idem_pg_call_begin(&call, store, deadline, p);
     idem_pg_params_begin(&params, p);
     idem_pg_add_uuid(&params, operation);
     idem_pg_add_text(&params, tenant);
-    return find_one(&call, &idem_pg_find_operation, &params, record);
+    return find_one(store, &idem_pg_find_operation, &params, record, deadline, p);
 }
 
 static idem_store_result_e unknown(idem_store_t *store, int most, apr_array_header_t **records, apr_time_t deadline,
                                    apr_pool_t *p)
 {
-    idem_pg_call_t call;
     idem_pg_params_t params;
     PGresult *rows;
     idem_store_result_e result;
     int i;
 
-    idem_pg_call_begin(&call, store, deadline, p);
     idem_pg_params_begin(&params, p);
     idem_pg_add_int(&params, most);
-    result = idem_pg_call_run(&call, &idem_pg_unknown, &params, &rows);
+    result = idem_pg_call_once(store, &idem_pg_unknown, &params, &rows, deadline, p);
     *records = apr_array_make(p, 8, sizeof(const idem_record_t *));
     if (result == IDEM_STORE_OK) {
         for (i = 0; i < PQntuples(rows); i++) {
@@ -237,7 +230,6 @@ static idem_store_result_e unknown(idem_store_t *store, int most, apr_array_head
         }
         PQclear(rows);
     }
-    idem_pg_call_end(&call);
     return result;
 }
 
@@ -254,16 +246,11 @@ static idem_store_result_e heartbeat(idem_store_t *store, apr_time_t deadline, a
 
 static idem_store_result_e farewell(idem_store_t *store, apr_time_t deadline, apr_pool_t *p)
 {
-    idem_pg_call_t call;
     idem_pg_params_t params;
-    idem_store_result_e result;
 
-    idem_pg_call_begin(&call, store, deadline, p);
     idem_pg_params_begin(&params, p);
     idem_pg_add_uuid(&params, store->owner);
-    result = idem_pg_call_do(&call, &idem_pg_farewell, &params);
-    idem_pg_call_end(&call);
-    return result;
+    return idem_pg_call_once(store, &idem_pg_farewell, &params, NULL, deadline, p);
 }
 
 const idem_store_provider_t idem_store_pgsql = {

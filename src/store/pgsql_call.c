@@ -251,6 +251,18 @@ idem_store_result_e idem_pg_call_do(idem_pg_call_t *call, const idem_pg_statemen
     return result;
 }
 
+idem_store_result_e idem_pg_call_once(idem_store_t *store, const idem_pg_statement_t *statement,
+                                      const idem_pg_params_t *params, PGresult **rows, apr_time_t deadline, apr_pool_t *p)
+{
+    idem_pg_call_t call;
+    idem_store_result_e result;
+
+    idem_pg_call_begin(&call, store, deadline, p);
+    result = rows ? idem_pg_call_run(&call, statement, params, rows) : idem_pg_call_do(&call, statement, params);
+    idem_pg_call_end(&call);
+    return result;
+}
+
 idem_store_result_e idem_pg_call_heartbeat(idem_pg_call_t *call)
 {
     idem_pg_params_t params;

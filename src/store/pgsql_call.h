@@ -45,6 +45,10 @@ int idem_pg_call_pause(const idem_pg_call_t *call, int round);
 /* Gives the connection back. */
 void idem_pg_call_end(idem_pg_call_t *call);
 
+/* A whole call around one statement: what idem_pg_call_run says. rows NULL: none are of interest. */
+idem_store_result_e idem_pg_call_once(idem_store_t *store, const idem_pg_statement_t *statement,
+                                      const idem_pg_params_t *params, PGresult **rows, apr_time_t deadline, apr_pool_t *p);
+
 /*
  * A whole call around one transition statement (see pgsql_sql.c for what it answers): OK, STALE, BUSY, FENCED,
  * UNAVAILABLE, AMBIGUOUS. wait_for_lock 1: BUSY is looked at again until the deadline, then UNAVAILABLE.

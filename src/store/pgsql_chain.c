@@ -83,19 +83,17 @@ idem_store_result_e idem_pg_chain_reserve(idem_pg_call_t *call, idem_reserve_t *
 
 idem_store_result_e idem_pg_chain_find(idem_store_t *store, idem_reserve_t *wanted, apr_time_t deadline, apr_pool_t *p)
 {
-    idem_pg_call_t call;
     idem_pg_params_t params;
     PGresult *rows;
     idem_store_result_e result;
 
-    idem_pg_call_begin(&call, store, deadline, p);
     idem_pg_params_begin(&params, p);
     add_scopes(&params, wanted, p);
     idem_pg_add_text(&params, wanted->scope.route);
     idem_pg_add_text(&params, wanted->scope.ns);
     idem_pg_add_text(&params, wanted->scope.key);
     idem_pg_add_int(&params, wanted->alias_version);
-    result = idem_pg_call_run(&call, &idem_pg_find_chain, &params, &rows);
+    result = idem_pg_call_once(store, &idem_pg_find_chain, &params, &rows, deadline, p);
     if (result == IDEM_STORE_OK) {
         result = idem_pg_get_bool(rows, 0, 0) ? take_records(wanted, rows, 1, p) : IDEM_STORE_FENCED;
         PQclear(rows);
@@ -103,7 +101,6 @@ idem_store_result_e idem_pg_chain_find(idem_store_t *store, idem_reserve_t *want
     else {
         result = IDEM_STORE_UNAVAILABLE; /* it only looked: certainly nothing was written */
     }
-    idem_pg_call_end(&call);
     return result;
 }
 
@@ -128,16 +125,13 @@ static idem_store_result_e fill_book(idem_store_t *store, idem_alias_book_t *boo
 idem_store_result_e idem_pgsql_aliases(idem_store_t *store, idem_alias_book_t *book, int *version, const char **writes,
                                        int *due, apr_time_t deadline, apr_pool_t *p)
 {
-    idem_pg_call_t call;
     idem_pg_params_t known;
     PGresult *rows;
     idem_store_result_e result;
 
-    idem_pg_call_begin(&call, store, deadline, p);
     idem_pg_params_begin(&known, p);
     idem_pg_add_int(&known, *version);
-    result = idem_pg_call_run(&call, &idem_pg_aliases, &known, &rows);
-    idem_pg_call_end(&call);
+    result = idem_pg_call_once(store, &idem_pg_aliases, &known, &rows, deadline, p);
     if (result == IDEM_STORE_OK) {
         *version = idem_pg_get_int(rows, 0, 0);
         *writes = idem_pg_get_text(rows, 0, 1, p);
@@ -150,17 +144,14 @@ idem_store_result_e idem_pgsql_aliases(idem_store_t *store, idem_alias_book_t *b
 
 idem_store_result_e idem_pgsql_end_aliases(idem_store_t *store, int *ended, apr_time_t deadline, apr_pool_t *p)
 {
-    idem_pg_call_t call;
     idem_pg_params_t params;
     PGresult *rows;
     idem_store_result_e result;
 
     *ended = 0;
-    idem_pg_call_begin(&call, store, deadline, p);
     idem_pg_params_begin(&params, p);
     idem_pg_add_int(&params, MOST_ENDED);
-    result = idem_pg_call_run(&call, &idem_pg_end_aliases, &params, &rows);
-    idem_pg_call_end(&call);
+    result = idem_pg_call_once(store, &idem_pg_end_aliases, &params, &rows, deadline, p);
     if (result == IDEM_STORE_OK) {
         *ended = idem_pg_get_int(rows, 0, 0);
         PQclear(rows);
@@ -173,7 +164,6 @@ idem_store_result_e idem_pgsql_count(idem_store_t *store, const char *version, c
 {
     const char **tenants = apr_pcalloc(p, sizeof(const char *) * (apr_size_t)(n + 1));
     const char **principals = apr_pcalloc(p, sizeof(const char *) * (apr_size_t)(n + 1));
-    idem_pg_call_t call;
     idem_pg_params_t params;
     PGresult *rows;
     idem_store_result_e result;
@@ -183,14 +173,12 @@ idem_store_result_e idem_pgsql_count(idem_store_t *store, const char *version, c
         tenants[i] = identities[i].tenant;
         principals[i] = identities[i].principal;
     }
-    idem_pg_call_begin(&call, store, deadline, p);
     idem_pg_params_begin(&params, p);
     idem_pg_add_texts(&params, tenants);
     idem_pg_add_texts(&params, principals);
     idem_pg_add_text(&params, version);
     idem_pg_add_long(&params, most);
-    result = idem_pg_call_run(&call, &idem_pg_count, &params, &rows);
-    idem_pg_call_end(&call);
+    result = idem_pg_call_once(store, &idem_pg_count, &params, &rows, deadline, p);
     if (result == IDEM_STORE_OK) {
         for (i = 0; i < n && i < PQntuples(rows); i++) {
             counts[i].live = idem_pg_get_int(rows, i, 0);

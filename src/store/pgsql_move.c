@@ -178,19 +178,17 @@ idem_store_result_e idem_pgsql_cancel(idem_store_t *store, const char *tenant, c
 idem_store_result_e idem_pgsql_announce(idem_store_t *store, const char *server, const char *route, const char *revision,
                                         const char *sources, int most, const char **before, int *live, apr_time_t deadline, apr_pool_t *p)
 {
-    idem_pg_call_t call;
     idem_pg_params_t params;
     PGresult *rows;
     idem_store_result_e result;
 
-    idem_pg_call_begin(&call, store, deadline, p);
     idem_pg_params_begin(&params, p);
     idem_pg_add_text(&params, server);
     idem_pg_add_text(&params, route);
     idem_pg_add_text(&params, revision);
     idem_pg_add_text(&params, sources);
     idem_pg_add_int(&params, most);
-    result = idem_pg_call_run(&call, &idem_pg_announce, &params, &rows);
+    result = idem_pg_call_once(store, &idem_pg_announce, &params, &rows, deadline, p);
     *before = NULL;
     if (result == IDEM_STORE_OK) {
         if (PQntuples(rows)) {
@@ -199,6 +197,5 @@ idem_store_result_e idem_pgsql_announce(idem_store_t *store, const char *server,
         }
         PQclear(rows);
     }
-    idem_pg_call_end(&call);
     return result;
 }

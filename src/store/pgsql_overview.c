@@ -23,16 +23,14 @@ static const idem_pg_statement_t overview_statement = {
 
 idem_store_result_e idem_pgsql_overview(idem_store_t *store, idem_overview_t *overview, apr_time_t deadline, apr_pool_t *p)
 {
-    idem_pg_call_t call;
     idem_pg_params_t params;
     PGresult *rows;
     idem_store_result_e result;
 
     memset(overview, 0, sizeof(*overview));
-    idem_pg_call_begin(&call, store, deadline, p);
     idem_pg_params_begin(&params, p);
     idem_pg_add_int(&params, IDEM_OVERVIEW_MOST);
-    result = idem_pg_call_run(&call, &overview_statement, &params, &rows);
+    result = idem_pg_call_once(store, &overview_statement, &params, &rows, deadline, p);
     if (result == IDEM_STORE_OK) {
         if (PQntuples(rows)) {
             overview->writer_epoch = idem_pg_get_int(rows, 0, 0);
@@ -43,6 +41,5 @@ idem_store_result_e idem_pgsql_overview(idem_store_t *store, idem_overview_t *ov
         }
         PQclear(rows);
     }
-    idem_pg_call_end(&call);
     return result;
 }

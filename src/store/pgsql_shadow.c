@@ -11,17 +11,12 @@ static const idem_pg_statement_t count_statement = {
 idem_store_result_e idem_pgsql_shadow_count(idem_store_t *store, const char *route, const char *kind, const char *groups,
                                             apr_int64_t count, apr_time_t deadline, apr_pool_t *p)
 {
-    idem_pg_call_t call;
     idem_pg_params_t params;
-    idem_store_result_e result;
 
-    idem_pg_call_begin(&call, store, deadline, p);
     idem_pg_params_begin(&params, p);
     idem_pg_add_text(&params, route);
     idem_pg_add_text(&params, kind);
     idem_pg_add_text(&params, groups);
     idem_pg_add_long(&params, count);
-    result = idem_pg_call_do(&call, &count_statement, &params);
-    idem_pg_call_end(&call);
-    return result;
+    return idem_pg_call_once(store, &count_statement, &params, NULL, deadline, p);
 }

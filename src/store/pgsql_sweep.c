@@ -154,18 +154,6 @@ static void add_unknown(idem_pg_params_t *params)
 }
 
 /* One statement, one connection. */
-static idem_store_result_e run(idem_store_t *store, const idem_pg_statement_t *statement, const idem_pg_params_t *params,
-                               PGresult **rows, apr_time_t deadline, apr_pool_t *p)
-{
-    idem_pg_call_t call;
-    idem_store_result_e result;
-
-    idem_pg_call_begin(&call, store, deadline, p);
-    result = idem_pg_call_run(&call, statement, params, rows);
-    idem_pg_call_end(&call);
-    return result;
-}
-
 idem_store_result_e idem_pgsql_sweep(idem_store_t *store, idem_sweep_t *sweep, apr_time_t deadline, apr_pool_t *p)
 {
     const char *finals[3] = {idem_state_name(IDEM_STATE_SUCCEEDED), idem_state_name(IDEM_STATE_FAILED_FINAL), NULL};
@@ -183,7 +171,7 @@ idem_store_result_e idem_pgsql_sweep(idem_store_t *store, idem_sweep_t *sweep, a
     add_unknown(&params);
     idem_pg_add_text(&params, idem_outcome_name(IDEM_OUTCOME_REJECTED));
     idem_pg_add_text(&params, sweep->actor);
-    result = run(store, &sweep_statement, &params, &rows, deadline, p);
+    result = idem_pg_call_once(store, &sweep_statement, &params, &rows, deadline, p);
     if (result == IDEM_STORE_OK) {
         sweep->busy = !idem_pg_get_bool(rows, 0, 0);
         sweep->looked = idem_pg_get_int(rows, 0, 1);
@@ -223,7 +211,7 @@ static idem_store_result_e find_silent(idem_store_t *store, idem_recovery_t *rec
     idem_pg_params_begin(&params, p);
     idem_pg_add_interval(&params, recovery->silence);
     idem_pg_add_texts(&params, done);
-    result = run(store, &silent_statement, &params, &rows, deadline, p);
+    result = idem_pg_call_once(store, &silent_statement, &params, &rows, deadline, p);
     if (result != IDEM_STORE_OK) {
         return result;
     }
@@ -246,17 +234,11 @@ static idem_store_result_e find_silent(idem_store_t *store, idem_recovery_t *rec
 static idem_store_result_e forget(idem_store_t *store, const unsigned char *owner, apr_time_t deadline, apr_pool_t *p)
 {
     idem_pg_params_t params;
-    PGresult *rows;
-    idem_store_result_e result;
 
     idem_pg_params_begin(&params, p);
     idem_pg_add_uuid(&params, owner);
     idem_pg_add_interval(&params, FORGET_AFTER);
-    result = run(store, &forget_statement, &params, &rows, deadline, p);
-    if (result == IDEM_STORE_OK) {
-        PQclear(rows);
-    }
-    return result;
+    return idem_pg_call_once(store, &forget_statement, &params, NULL, deadline, p);
 }
 
 idem_store_result_e idem_pgsql_recover(idem_store_t *store, idem_recovery_t *recovery, apr_time_t deadline, apr_pool_t *p)
@@ -280,7 +262,7 @@ idem_store_result_e idem_pgsql_recover(idem_store_t *store, idem_recovery_t *rec
     add_lapse(&params);
     add_unknown(&params);
     idem_pg_add_text(&params, recovery->actor);
-    result = run(store, &recover_statement, &params, &rows, deadline, p);
+    result = idem_pg_call_once(store, &recover_statement, &params, &rows, deadline, p);
     if (result != IDEM_STORE_OK) {
         return result;
     }

@@ -4,25 +4,14 @@
 
 #include <apr_strings.h>
 
-#define LAYOUT     1
-#define NUMBER_LEN 4
-#define PARTS      7
-#define FIXED_LEN  (1 + 2 * NUMBER_LEN + 2 * IDEM_SHA256_LEN + IDEM_UUID_LEN + 4 * NUMBER_LEN + IDEM_FINGERPRINT_LEN + IDEM_SHA256_LEN)
+#include "core/octets.h"
 
-static void parts_of(const idem_scope_t *scope, const char *parts[PARTS])
-{
-    parts[0] = scope->version;
-    parts[1] = scope->tenant;
-    parts[2] = scope->principal;
-    parts[3] = scope->route;
-    parts[4] = scope->revision;
-    parts[5] = scope->ns;
-    parts[6] = scope->key;
-}
+#define LAYOUT    1
+#define FIXED_LEN (1 + IDEM_TIME_LEN + 2 * IDEM_SHA256_LEN + IDEM_UUID_LEN + 4 * IDEM_NUMBER_LEN + IDEM_FINGERPRINT_LEN + IDEM_SHA256_LEN)
 
 apr_size_t idem_replay_size(const idem_record_t *record)
 {
-    const char *parts[PARTS];
+    const char *parts[IDEM_SCOPE_PARTS];
     apr_size_t len = FIXED_LEN;
     int i;
 
@@ -30,59 +19,40 @@ apr_size_t idem_replay_size(const idem_record_t *record)
         !record->response_headers.octets || !record->response_body.octets || !record->response_digest.octets) {
         return 0;
     }
-    parts_of(&record->scope, parts);
-    for (i = 0; i < PARTS; i++) {
-        len += NUMBER_LEN + strlen(parts[i]);
+    idem_scope_list(&record->scope, parts);
+    for (i = 0; i < IDEM_SCOPE_PARTS; i++) {
+        len += IDEM_NUMBER_LEN + strlen(parts[i]);
     }
-    return len + NUMBER_LEN + record->recipe.len + NUMBER_LEN + record->response_headers.len + NUMBER_LEN +
-           record->response_body.len + NUMBER_LEN + record->response_digest.len;
-}
-
-static unsigned char *put(unsigned char *at, const void *octets, apr_size_t len)
-{
-    if (len) {
-        memcpy(at, octets, len);
-    }
-    return at + len;
-}
-
-static unsigned char *put_number(unsigned char *at, apr_uint64_t value)
-{
-    int shift;
-
-    for (shift = 24; shift >= 0; shift -= 8) {
-        *at++ = (unsigned char)(value >> shift);
-    }
-    return at;
+    return len + IDEM_NUMBER_LEN + record->recipe.len + IDEM_NUMBER_LEN + record->response_headers.len + IDEM_NUMBER_LEN +
+           record->response_body.len + IDEM_NUMBER_LEN + record->response_digest.len;
 }
 
 static unsigned char *put_field(unsigned char *at, const void *octets, apr_size_t len)
 {
-    return put(put_number(at, len), octets, len);
+    return idem_put(idem_put_number(at, len), octets, len);
 }
 
 void idem_replay_encode(const idem_replay_entry_t *entry, unsigned char *to)
 {
     const idem_record_t *record = &entry->record;
-    const char *parts[PARTS];
+    const char *parts[IDEM_SCOPE_PARTS];
     unsigned char *at = to;
     int i;
 
-    parts_of(&record->scope, parts);
+    idem_scope_list(&record->scope, parts);
     *at++ = LAYOUT;
-    at = put_number(at, (apr_uint64_t)entry->until >> 32);
-    at = put_number(at, (apr_uint64_t)entry->until);
-    at = put(at, entry->registry, IDEM_SHA256_LEN);
-    at = put(at, entry->list, IDEM_SHA256_LEN);
-    for (i = 0; i < PARTS; i++) {
+    at = idem_put_time(at, entry->until);
+    at = idem_put(at, entry->registry, IDEM_SHA256_LEN);
+    at = idem_put(at, entry->list, IDEM_SHA256_LEN);
+    for (i = 0; i < IDEM_SCOPE_PARTS; i++) {
         at = put_field(at, parts[i], strlen(parts[i]));
     }
-    at = put(at, record->operation, IDEM_UUID_LEN);
-    at = put_number(at, (apr_uint64_t)record->generation);
-    at = put_number(at, record->state);
-    at = put_number(at, record->outcome);
-    at = put_number(at, (apr_uint64_t)record->response_code);
-    at = put(at, record->fingerprint, IDEM_FINGERPRINT_LEN);
+    at = idem_put(at, record->operation, IDEM_UUID_LEN);
+    at = idem_put_number(at, (apr_uint64_t)record->generation);
+    at = idem_put_number(at, record->state);
+    at = idem_put_number(at, record->outcome);
+    at = idem_put_number(at, (apr_uint64_t)record->response_code);
+    at = idem_put(at, record->fingerprint, IDEM_FINGERPRINT_LEN);
     at = put_field(at, record->recipe.octets, record->recipe.len);
     at = put_field(at, record->response_headers.octets, record->response_headers.len);
     at = put_field(at, record->response_body.octets, record->response_body.len);
@@ -90,51 +60,15 @@ void idem_replay_encode(const idem_replay_entry_t *entry, unsigned char *to)
     idem_sha256(to, (apr_size_t)(at - to), at);
 }
 
-/* What is left to read. A read beyond its end sets short_of and gives nothing. */
-typedef struct rest_t {
-    const unsigned char *at;
-    apr_size_t left;
-    int short_of;
-} rest_t;
-
-static const unsigned char *get(rest_t *rest, apr_size_t len)
+static idem_octets_t get_field(idem_rest_t *rest)
 {
-    const unsigned char *at = rest->at;
-
-    if (rest->short_of || len > rest->left) {
-        rest->short_of = 1;
-        return NULL;
-    }
-    rest->at += len;
-    rest->left -= len;
-    return at;
-}
-
-static void get_fixed(rest_t *rest, unsigned char *to, apr_size_t len)
-{
-    const unsigned char *at = get(rest, len);
-
-    if (at) {
-        memcpy(to, at, len);
-    }
-}
-
-static apr_uint32_t get_number(rest_t *rest)
-{
-    const unsigned char *at = get(rest, NUMBER_LEN);
-
-    return at ? (apr_uint32_t)at[0] << 24 | (apr_uint32_t)at[1] << 16 | (apr_uint32_t)at[2] << 8 | at[3] : 0;
-}
-
-static idem_octets_t get_field(rest_t *rest)
-{
-    apr_size_t len = get_number(rest);
-    idem_octets_t octets = {get(rest, len), len};
+    apr_size_t len = idem_get_number(rest);
+    idem_octets_t octets = {idem_get(rest, len), len};
 
     return octets;
 }
 
-static const char *get_text(rest_t *rest, apr_pool_t *p)
+static const char *get_text(idem_rest_t *rest, apr_pool_t *p)
 {
     idem_octets_t octets = get_field(rest);
 
@@ -154,31 +88,28 @@ static int is_whole(idem_octets_t octets)
 
 int idem_replay_decode(idem_octets_t octets, idem_replay_entry_t *entry, apr_pool_t *p)
 {
-    rest_t rest = {octets.octets + 1, octets.len - 1 - IDEM_SHA256_LEN, 0};
+    idem_rest_t rest = {octets.octets + 1, octets.len - 1 - IDEM_SHA256_LEN, 0};
     idem_record_t *record = &entry->record;
-    apr_uint64_t high;
+    const char *parts[IDEM_SCOPE_PARTS];
+    int i;
 
     memset(entry, 0, sizeof(*entry));
     if (!is_whole(octets)) {
         return 0;
     }
-    high = get_number(&rest);
-    entry->until = (apr_interval_time_t)(high << 32 | get_number(&rest));
-    get_fixed(&rest, entry->registry, IDEM_SHA256_LEN);
-    get_fixed(&rest, entry->list, IDEM_SHA256_LEN);
-    record->scope.version = get_text(&rest, p);
-    record->scope.tenant = get_text(&rest, p);
-    record->scope.principal = get_text(&rest, p);
-    record->scope.route = get_text(&rest, p);
-    record->scope.revision = get_text(&rest, p);
-    record->scope.ns = get_text(&rest, p);
-    record->scope.key = get_text(&rest, p);
-    get_fixed(&rest, record->operation, IDEM_UUID_LEN);
-    record->generation = (int)get_number(&rest);
-    record->state = (idem_state_e)get_number(&rest);
-    record->outcome = (idem_outcome_e)get_number(&rest);
-    record->response_code = (int)get_number(&rest);
-    get_fixed(&rest, record->fingerprint, IDEM_FINGERPRINT_LEN);
+    entry->until = idem_get_time(&rest);
+    idem_get_fixed(&rest, entry->registry, IDEM_SHA256_LEN);
+    idem_get_fixed(&rest, entry->list, IDEM_SHA256_LEN);
+    for (i = 0; i < IDEM_SCOPE_PARTS; i++) {
+        parts[i] = get_text(&rest, p);
+    }
+    record->scope = idem_scope_of_list(parts);
+    idem_get_fixed(&rest, record->operation, IDEM_UUID_LEN);
+    record->generation = (int)idem_get_number(&rest);
+    record->state = (idem_state_e)idem_get_number(&rest);
+    record->outcome = (idem_outcome_e)idem_get_number(&rest);
+    record->response_code = (int)idem_get_number(&rest);
+    idem_get_fixed(&rest, record->fingerprint, IDEM_FINGERPRINT_LEN);
     record->recipe = get_field(&rest);
     record->response_headers = get_field(&rest);
     record->response_body = get_field(&rest);

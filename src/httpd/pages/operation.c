@@ -102,13 +102,13 @@ int idem_operation_handler(request_rec *r)
     unsigned char operation[IDEM_UUID_LEN];
     idem_record_t *record = NULL;
     idem_store_t *store;
+    int status = idem_page_begin(r, HANDLER, (AP_METHOD_BIT << M_GET) | (AP_METHOD_BIT << M_DELETE));
 
-    if (!r->handler || strcmp(r->handler, HANDLER) || !ctx) {
-        return DECLINED;
+    if (status != OK) {
+        return status;
     }
-    r->allowed |= (AP_METHOD_BIT << M_GET) | (AP_METHOD_BIT << M_DELETE);
-    if (r->method_number != M_GET && r->method_number != M_DELETE) {
-        return HTTP_METHOD_NOT_ALLOWED;
+    if (!ctx) {
+        return DECLINED;
     }
     store = idem_context_store(ctx);
     if (!store) {

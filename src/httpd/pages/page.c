@@ -7,6 +7,15 @@
 #include <http_protocol.h>
 #include <util_filter.h>
 
+int idem_page_begin(request_rec *r, const char *handler, apr_int64_t methods)
+{
+    if (!r->handler || strcmp(r->handler, handler)) {
+        return DECLINED;
+    }
+    r->allowed |= methods;
+    return methods & (AP_METHOD_BIT << r->method_number) ? OK : HTTP_METHOD_NOT_ALLOWED;
+}
+
 int idem_page_send(request_rec *r, const char *type, const char *body, apr_size_t len)
 {
     apr_bucket_brigade *bb = apr_brigade_create(r->pool, r->connection->bucket_alloc);

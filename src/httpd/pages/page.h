@@ -8,6 +8,9 @@
 
 #include <yajl/yajl_gen.h>
 
+/* How a page's handler begins: OK where the request is for it, DECLINED, or 405. methods: AP_METHOD_BIT << M_GET ... */
+int idem_page_begin(request_rec *r, const char *handler, apr_int64_t methods);
+
 /* Sends one body with no-store; type NULL: no body. r->status is the caller's to set. What a handler returns. */
 int idem_page_send(request_rec *r, const char *type, const char *body, apr_size_t len);
 

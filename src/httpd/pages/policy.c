@@ -182,13 +182,10 @@ static int send_html(request_rec *r, const apr_array_header_t *routes)
 int idem_policy_handler(request_rec *r)
 {
     apr_array_header_t *routes;
+    int status = idem_page_begin(r, HANDLER, AP_METHOD_BIT << M_GET);
 
-    if (!r->handler || strcmp(r->handler, HANDLER)) {
-        return DECLINED;
-    }
-    r->allowed |= AP_METHOD_BIT << M_GET;
-    if (r->method_number != M_GET) {
-        return HTTP_METHOD_NOT_ALLOWED;
+    if (status != OK) {
+        return status;
     }
     routes = routes_of(r);
     apr_table_mergen(r->headers_out, "Vary", "Accept");

@@ -195,13 +195,10 @@ static int send_json(request_rec *r, const idem_status_t *status)
 int idem_status_handler(request_rec *r)
 {
     const idem_status_t *status;
+    int begun = idem_page_begin(r, HANDLER, AP_METHOD_BIT << M_GET);
 
-    if (!r->handler || strcmp(r->handler, HANDLER)) {
-        return DECLINED;
-    }
-    r->allowed |= AP_METHOD_BIT << M_GET;
-    if (r->method_number != M_GET) {
-        return HTTP_METHOD_NOT_ALLOWED;
+    if (begun != OK) {
+        return begun;
     }
     status = idem_status_look(r);
     if (r->args && strstr(r->args, "format=metrics")) {

@@ -183,17 +183,6 @@ static apr_array_header_t *copy_texts(apr_pool_t *p, const apr_array_header_t *t
     return copy;
 }
 
-static void copy_scope(idem_shadow_job_t *job, const idem_scope_t *scope)
-{
-    job->scope.version = IDEM_SCOPE_VERSION_SHADOW;
-    job->scope.tenant = apr_pstrdup(job->pool, scope->tenant);
-    job->scope.principal = apr_pstrdup(job->pool, scope->principal);
-    job->scope.route = apr_pstrdup(job->pool, scope->route);
-    job->scope.revision = apr_pstrdup(job->pool, scope->revision);
-    job->scope.ns = apr_pstrdup(job->pool, scope->ns);
-    job->scope.key = apr_pstrdup(job->pool, scope->key);
-}
-
 int idem_shadow_finish(request_rec *r)
 {
     idem_ctx_t *ctx = idem_context_get(r);
@@ -214,7 +203,8 @@ int idem_shadow_finish(request_rec *r)
     job->refused = ctx->shadow->unkeyed ? "unkeyed" : finish_body(ctx, ctx->shadow, job);
     job->refused = job->refused ? apr_pstrdup(job->pool, job->refused) : NULL;
     if (!job->refused) {
-        copy_scope(job, &ctx->scope);
+        job->scope = idem_scope_copy(job->pool, &ctx->scope);
+        job->scope.version = IDEM_SCOPE_VERSION_SHADOW;
         job->accepts = ctx->route->accepts ? copy_texts(job->pool, ctx->route->accepts) : NULL;
         job->recipe = idem_recipe_format(job->pool, ctx->shadow->recipe);
         job->lease = conf->lease;
