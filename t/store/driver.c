@@ -77,16 +77,27 @@ static void do_connections(driver_t *driver, const line_t *line)
     }
 }
 
-/* Behind the provider's back: a statement on every idle connection, or a reset of it, as mod_dbd does. */
+/*
+ * Behind the provider's back: a statement on every idle connection, or a reset of it, as mod_dbd does; or, again=1, it
+ * is made ready as if it had come out of mod_dbd's pool, where it lay with what was prepared on it.
+ */
 static void do_meddle(driver_t *driver, const line_t *line)
 {
     const char *sql = line_text(line, "sql", NULL);
+    const char *message = "";
     int i;
 
     for (i = 0; i < driver->source.idle_count; i++) {
         PGconn *native = driver->source.idle[i]->native;
 
-        if (sql) {
+        if (line_text(line, "again", NULL)) {
+            driver->source.idle[i]->state = NULL;
+            if (idem_pgsql_make_ready(&driver->store, driver->source.idle[i], line_deadline(line, driver), line->p, &message) !=
+                IDEM_PGSQL_READY) {
+                break;
+            }
+        }
+        else if (sql) {
             PQsetnonblocking(native, 0);
             PQclear(PQexec(native, sql));
         }
@@ -94,7 +105,7 @@ static void do_meddle(driver_t *driver, const line_t *line)
             PQreset(native);
         }
     }
-    printf("MEDDLED count=%d", driver->source.idle_count);
+    printf("MEDDLED count=%d", i);
 }
 
 static void do_heartbeat(driver_t *driver, const line_t *line)

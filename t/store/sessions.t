@@ -149,6 +149,15 @@ subtest 'a role that may do no more than idempotency_writer' => sub {
     ok(eval { $pg->do('SELECT * FROM idempotency_events, idempotency_aliases, idempotency_effects, idempotency_owners', user => 'web'); 1 }, 'it may look');
 };
 
+subtest 'a connection that comes again with what was prepared on it' => sub {
+    my $d = Idem::Driver->new(pg => $pg);
+    is($d->call('reserve', key => 'before')->{result}, 'OK', 'it is there');
+    is($d->call('meddle', again => 1)->{count}, 1, 'made ready again');
+    is($d->call('reserve', key => 'afterwards')->{result}, 'OK', 'and of use');
+    is($d->call('connections')->{opened}, 1, 'the same connection');
+    unlike($pg->log, qr/already exists/, 'the server has no error to log');
+};
+
 subtest 'secrets and payloads stay out of the log' => sub {
     my $d = Idem::Driver->new(pg => $pg);
     my $secret = 'sk_live_secret';
