@@ -60,12 +60,6 @@ static void list_digest(const idem_reserve_t *wanted, unsigned char digest[IDEM_
     idem_sha256_final(sha, digest);
 }
 
-static int same_scope(const idem_scope_t *a, const idem_scope_t *b)
-{
-    return !strcmp(a->version, b->version) && !strcmp(a->tenant, b->tenant) && !strcmp(a->principal, b->principal) &&
-           !strcmp(a->route, b->route) && !strcmp(a->revision, b->revision) && !strcmp(a->ns, b->ns) && !strcmp(a->key, b->key);
-}
-
 /* One scope. A request that looks at this one alone takes whatever record it has; any other only what decided for its list. */
 static int find_one(request_rec *r, idem_ctx_t *ctx, const idem_scope_t *scope, const unsigned char *list,
                     idem_replay_entry_t *entry)
@@ -80,7 +74,7 @@ static int find_one(request_rec *r, idem_ctx_t *ctx, const idem_scope_t *scope, 
     return octets.len && idem_replay_decode(octets, entry, ctx->pool) && entry->until > idem_dispatch_moment() &&
            !memcmp(entry->registry, ctx->server->registry_digest, IDEM_SHA256_LEN) &&
            (!memcmp(list, alone, IDEM_SHA256_LEN) || !memcmp(list, entry->list, IDEM_SHA256_LEN)) &&
-           same_scope(&entry->record.scope, scope);
+           !idem_scope_compare(&entry->record.scope, scope);
 }
 
 const idem_record_t *idem_cached_find(request_rec *r, idem_ctx_t *ctx, const idem_reserve_t *wanted)
