@@ -16,25 +16,47 @@ static void set_version(unsigned char uuid[IDEM_UUID_LEN], int version)
     uuid[8] = (unsigned char)(0x80 | (uuid[8] & 0x3f));
 }
 
+#define RANDOM_LEN (IDEM_UUID_LEN - 6)
+
+/* n of them, at most 2: OpenSSL's generator costs nearly the same for both. */
+static apr_status_t make_v7(unsigned char *const out[], int n, apr_time_t now)
+{
+    unsigned char random[2 * RANDOM_LEN];
+    apr_int64_t ms = now / 1000;
+    apr_status_t rv = APR_SUCCESS;
+    int i, octet;
+
+    if (now < 0 || ms >= APR_INT64_C(1) << 48) {
+        rv = APR_EINVAL;
+    }
+    else if (RAND_bytes(random, n * RANDOM_LEN) != 1) {
+        rv = APR_EGENERAL;
+    }
+    for (i = 0; i < n; i++) {
+        memset(out[i], 0, IDEM_UUID_LEN);
+        if (rv == APR_SUCCESS) {
+            for (octet = 0; octet < 6; octet++) {
+                out[i][octet] = (unsigned char)(ms >> (40 - 8 * octet) & 0xff);
+            }
+            memcpy(out[i] + 6, random + i * RANDOM_LEN, RANDOM_LEN);
+            set_version(out[i], 7);
+        }
+    }
+    return rv;
+}
+
 apr_status_t idem_uuid_v7(unsigned char out[IDEM_UUID_LEN], apr_time_t now)
 {
-    apr_int64_t ms = now / 1000;
-    int i;
+    unsigned char *const one[] = {out};
 
-    memset(out, 0, IDEM_UUID_LEN);
-    if (now < 0 || ms >= APR_INT64_C(1) << 48) {
-        return APR_EINVAL;
-    }
-    if (RAND_bytes(out + 6, IDEM_UUID_LEN - 6) != 1) {
-        memset(out, 0, IDEM_UUID_LEN);
-        return APR_EGENERAL;
-    }
-    for (i = 5; i >= 0; i--) {
-        out[i] = (unsigned char)(ms & 0xff);
-        ms >>= 8;
-    }
-    set_version(out, 7);
-    return APR_SUCCESS;
+    return make_v7(one, 1, now);
+}
+
+apr_status_t idem_uuid_v7_pair(unsigned char out[IDEM_UUID_LEN], unsigned char other[IDEM_UUID_LEN], apr_time_t now)
+{
+    unsigned char *const both[] = {out, other};
+
+    return make_v7(both, 2, now);
 }
 
 void idem_uuid_downstream(const unsigned char op[IDEM_UUID_LEN], unsigned char out[IDEM_UUID_LEN])

@@ -20,6 +20,9 @@
  */
 apr_status_t idem_uuid_v7(unsigned char out[IDEM_UUID_LEN], apr_time_t now);
 
+/* Two of them, with one call of the generator. After an error both are all zero. */
+apr_status_t idem_uuid_v7_pair(unsigned char out[IDEM_UUID_LEN], unsigned char other[IDEM_UUID_LEN], apr_time_t now);
+
 /*
  * The downstream key of operation op: a UUIDv8 derived from the operation id alone, so that every generation of an
  * operation hands the same key on (CONTRACT section 6, IDEMPOTENCY_DOWNSTREAM_KEY). Never change how it is derived:

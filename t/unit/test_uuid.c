@@ -40,6 +40,24 @@ static void v7_is_ordered_by_time_and_differs_within_a_millisecond(void **state)
     }
 }
 
+static void a_pair_is_two_that_differ(void **state)
+{
+    unsigned char one[IDEM_UUID_LEN], other[IDEM_UUID_LEN], alone[IDEM_UUID_LEN], zero[IDEM_UUID_LEN] = {0};
+
+    (void)state;
+    assert_int_equal(idem_uuid_v7(alone, APR_TIME_C(1700000000000000)), APR_SUCCESS);
+    assert_int_equal(idem_uuid_v7_pair(one, other, APR_TIME_C(1700000000000000)), APR_SUCCESS);
+    assert_memory_equal(one, alone, 6);
+    assert_memory_equal(other, alone, 6);
+    assert_int_equal(one[6] & 0xf0, 0x70);
+    assert_int_equal(other[6] & 0xf0, 0x70);
+    assert_int_equal(other[8] & 0xc0, 0x80);
+    assert_memory_not_equal(one + 7, other + 7, 9);
+    assert_int_equal(idem_uuid_v7_pair(one, other, -1), APR_EINVAL);
+    assert_memory_equal(one, zero, sizeof(zero));
+    assert_memory_equal(other, zero, sizeof(zero));
+}
+
 static void v7_refuses_times_it_cannot_hold(void **state)
 {
     static const unsigned char none[IDEM_UUID_LEN] = { 0 };
@@ -112,6 +130,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         UNIT_TEST(v7_holds_the_milliseconds_and_its_marks),
         UNIT_TEST(v7_is_ordered_by_time_and_differs_within_a_millisecond),
+        UNIT_TEST(a_pair_is_two_that_differ),
         UNIT_TEST(v7_refuses_times_it_cannot_hold),
         UNIT_TEST(downstream_key_never_changes),
         UNIT_TEST(text_is_lower_case_both_ways),

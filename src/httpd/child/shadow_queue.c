@@ -258,8 +258,7 @@ static void fill(idem_reserve_t *wanted, const idem_shadow_job_t *job, const ide
     wanted->retention = job->retention;
     wanted->tombstone = job->tombstone;
     wanted->may_write = 1;
-    idem_uuid_v7(wanted->operation, apr_time_now());
-    idem_uuid_v7(wanted->owner_token, apr_time_now());
+    idem_uuid_v7_pair(wanted->operation, wanted->owner_token, apr_time_now());
 }
 
 /* Where to look, and first where to write: under each identity that the caller has become or been, the revisions that the

@@ -126,8 +126,7 @@ static idem_reserve_t *make_request(idem_ctx_t *ctx, const idem_store_t *store, 
 /* Ids of their own for every attempt: an attempt without an answer must not be mistaken for a later one. */
 static int new_ids(idem_reserve_t *wanted)
 {
-    return idem_uuid_v7(wanted->operation, apr_time_now()) == APR_SUCCESS &&
-           idem_uuid_v7(wanted->owner_token, apr_time_now()) == APR_SUCCESS;
+    return idem_uuid_v7_pair(wanted->operation, wanted->owner_token, apr_time_now()) == APR_SUCCESS;
 }
 
 static idem_verdict_e judge(const idem_ctx_t *ctx, const idem_reserve_t *wanted, const idem_record_t *found, int same)
