@@ -1,11 +1,12 @@
 /*
  * combine.h - reserves and settlements of several threads in one statement. CONTRACT section 9.
  *
- * A commit costs the same for one row as for many. So at most `writers` threads are at work at a time, each with one
- * statement. Whoever comes while all of them are busy waits in a queue; when one has finished, the oldest in the queue
- * leads: it takes a connection, then all of its own kind that wait by then (so many rows and octets at most), sends one
- * statement, and hands every other its result. There is no thread of its own for that, and nobody waits for company: a
- * call that finds a writer's place free and the queue empty goes its way at once, with its own memory.
+ * A statement and its commit cost nearly the same for one row as for many. So one thread writes at a time. Whoever comes
+ * meanwhile waits in a queue; when the writer has finished, the oldest in the queue leads: it takes a connection, then all
+ * that wait by then (so many rows and octets at most), sends one statement for both kinds, and hands every other its
+ * result. Up to `writers` are at work where one will not do: more wait than one statement takes, or the writer is slow.
+ * There is no thread of its own for that, and nobody waits for company: a call that finds nobody at work goes its way at
+ * once, with its own memory.
  *
  * - Every caller has its own deadline. Before its row was sent, leaving is certain (UNAVAILABLE); after it, AMBIGUOUS.
  * - A row that its statement did not decide (two equal scopes in one, a refusal, another state than the usual) is asked
@@ -23,6 +24,7 @@
 #define IDEM_COMBINE_MOST_ROWS 64
 #define IDEM_COMBINE_MOST_OCTETS (256 * 1024)   /* of all rows of a batch */
 #define IDEM_COMBINE_LARGE_ROW (32 * 1024)      /* from here on a row goes alone */
+#define IDEM_COMBINE_PATIENCE 8                 /* a writer that takes longer than this part of the store's timeout is slow */
 
 /*
  * Puts itself in front of store's provider, which must be set and stays the one that does the work; writers is 1

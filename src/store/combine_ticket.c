@@ -1,5 +1,6 @@
 #include "store/combine_ticket.h"
 
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 
@@ -61,7 +62,6 @@ static idem_settle_t *copy_settle(apr_pool_t *p, const idem_settle_t *from)
 
 idem_ticket_t *idem_ticket_create(idem_kind_e kind, idem_row_t row, apr_time_t deadline)
 {
-    pthread_condattr_t monotonic;
     idem_ticket_t *ticket;
     apr_pool_t *p;
 
@@ -78,49 +78,44 @@ idem_ticket_t *idem_ticket_create(idem_kind_e kind, idem_row_t row, apr_time_t d
     else {
         ticket->row.reserve = copy_reserve(p, row.reserve);
     }
-    pthread_mutex_init(&ticket->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&ticket->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sem_init(&ticket->told, 0, 0);
     return ticket;
 }
 
 void idem_ticket_release(idem_ticket_t *ticket)
 {
     if (atomic_fetch_sub(&ticket->references, 1) == 1) {
-        pthread_cond_destroy(&ticket->changed);
-        pthread_mutex_destroy(&ticket->lock);
+        sem_destroy(&ticket->told);
         apr_pool_destroy(ticket->pool);
     }
 }
 
 void idem_ticket_tell(idem_ticket_t *ticket)
 {
-    pthread_mutex_lock(&ticket->lock);
-    ticket->told = 1;
-    pthread_mutex_unlock(&ticket->lock);
-    /* after the lock: who wakes up wants it at once, and would have to sleep again. The caller's reference keeps it alive */
-    pthread_cond_signal(&ticket->changed);
+    sem_post(&ticket->told); /* the caller's reference keeps it alive until here */
+}
+
+void idem_ticket_call(idem_ticket_t *ticket)
+{
+    if (ticket) {
+        idem_ticket_tell(ticket);
+        idem_ticket_release(ticket);
+    }
 }
 
 int idem_ticket_wait(idem_ticket_t *ticket, apr_interval_time_t patience)
 {
     idem_pg_moment_t end = idem_pg_moment() + patience;
     struct timespec until;
-    int in_time = 1;
-    int told;
+    int rc;
 
     end = ticket->until < end ? ticket->until : end;
     until.tv_sec = (time_t)(end / APR_USEC_PER_SEC);
     until.tv_nsec = (long)(end % APR_USEC_PER_SEC) * 1000;
-    pthread_mutex_lock(&ticket->lock);
-    while (!ticket->told && in_time) {
-        in_time = pthread_cond_timedwait(&ticket->changed, &ticket->lock, &until) == 0;
-    }
-    told = ticket->told;
-    pthread_mutex_unlock(&ticket->lock);
-    return told;
+    do {
+        rc = sem_clockwait(&ticket->told, CLOCK_MONOTONIC, &until);
+    } while (rc && errno == EINTR);
+    return !rc;
 }
 
 static apr_status_t release_with_pool(void *data)

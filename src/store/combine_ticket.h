@@ -7,7 +7,7 @@
 #ifndef IDEM_COMBINE_TICKET_H
 #define IDEM_COMBINE_TICKET_H
 
-#include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 
 #include "store/pgsql_exec.h"
@@ -39,9 +39,7 @@ typedef struct idem_ticket_t {
     idem_ticket_stage_e stage;  /* under the queue's lock, like these two */
     struct idem_ticket_t *before;
     struct idem_ticket_t *after;
-    int told;                   /* under lock */
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    sem_t told;                 /* a semaphore and no condition: its owner wakes up without a lock to take and give back */
 } idem_ticket_t;
 
 /* A copy of the row, with two references. */
@@ -50,6 +48,8 @@ void idem_ticket_release(idem_ticket_t *ticket);
 
 /* Its owner is to look at the stage. Not under the queue's lock. */
 void idem_ticket_tell(idem_ticket_t *ticket);
+/* The same, and uses up the caller's reference. NULL: nothing. */
+void idem_ticket_call(idem_ticket_t *ticket);
 /* 1 when that has happened, 0 where it had not by its deadline, or within `patience`. */
 int idem_ticket_wait(idem_ticket_t *ticket, apr_interval_time_t patience);
 

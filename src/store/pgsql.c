@@ -257,6 +257,7 @@ const idem_store_provider_t idem_store_pgsql = {
     "pgsql",
     idem_pgsql_reserve,
     idem_pgsql_settle,
+    idem_pg_write_batch,
     idem_pgsql_take_over,
     idem_pgsql_dispatch,
     idem_pgsql_mark_unknown,

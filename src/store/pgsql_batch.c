@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "store/pgsql_call.h"
 
 /*
@@ -5,115 +7,194 @@
  * here it would keep the others waiting.
  */
 
-/* Sends the statement with the columns of these rows. */
-static idem_store_result_e run_many(idem_pg_call_t *call, const idem_pg_statement_t *statement, const char *types,
-                                    const idem_pg_params_t *columns, int n, PGresult **rows)
-{
-    idem_pg_params_t params;
-    idem_store_result_e result;
+/* columns of the answers of idem_pg_reserve_many and idem_pg_write_many */
+enum { FRESH_TOKEN, SETTLED_NUMBER, FOUND_NUMBER, FOUND_RECORD };
 
-    idem_pg_params_begin(&params, call->p);
-    idem_pg_add_columns(&params, types, columns, n);
-    result = idem_pg_call_run(call, statement, &params, rows);
-    /* one row may have been at fault for all */
-    return result == IDEM_STORE_UNAVAILABLE && call->refused ? IDEM_STORE_BUSY : result;
+static void add_reserves(idem_pg_params_t *params, const idem_store_t *store, idem_reserve_t *const *wanted, int n)
+{
+    idem_pg_params_t *rows = apr_palloc(params->p, (apr_size_t)n * sizeof(*rows));
+    int i;
+
+    for (i = 0; i < n; i++) {
+        idem_pg_params_begin(&rows[i], params->p);
+        idem_pg_add_reserve(&rows[i], store, wanted[i]);
+    }
+    idem_pg_add_columns(params, idem_pg_reserve.types, idem_pg_reserve_many.types, rows, n);
 }
 
-/* columns of idem_pg_reserve_many */
-enum { ROW_NUMBER, ROW_FRESH, ROW_FOUND_NUMBER, ROW_RECORD };
+/* One list of states stands for all settlements of a statement. */
+static int comes_from(idem_event_e event, const char *const *sources)
+{
+    const char *const *own = idem_machine_sources(event);
+
+    while (*own && *sources && !strcmp(*own, *sources)) {
+        own++;
+        sources++;
+    }
+    return !*own && !*sources;
+}
+
+/* Those that go together: into a final state, from the same ones. The others are asked for alone. */
+static int choose_settles(idem_settle_t *const *settles, int n, idem_settle_t **chosen)
+{
+    const char *const *sources = idem_machine_sources(IDEM_EVENT_SUCCEED);
+    int count = 0;
+    int i;
+
+    for (i = 0; i < n; i++) {
+        idem_event_e event = idem_machine_settlement(settles[i]->outcome);
+
+        settles[i]->state = IDEM_STATE_NONE;
+        settles[i]->result = IDEM_STORE_BUSY;
+        if (event == IDEM_EVENT_SUCCEED || (event == IDEM_EVENT_FAIL && comes_from(event, sources))) {
+            chosen[count++] = settles[i];
+        }
+    }
+    return count;
+}
+
+static void add_settles(idem_pg_params_t *params, idem_settle_t *const *settles, int n)
+{
+    idem_pg_params_t *rows = apr_palloc(params->p, (apr_size_t)n * sizeof(*rows));
+    int i;
+
+    for (i = 0; i < n; i++) {
+        idem_pg_params_begin(&rows[i], params->p);
+        idem_pg_add_settle(&rows[i], settles[i], idem_machine_settlement(settles[i]->outcome));
+    }
+    idem_pg_add_columns(params, idem_pg_settle.types, idem_pg_settle_many.types, rows, n);
+}
+
+/* One sending. The result is that of every row which the answer does not mention. */
+static idem_store_result_e run_many(idem_pg_call_t *call, const idem_pg_statement_t *statement,
+                                    const idem_pg_params_t *params, PGresult **rows)
+{
+    idem_store_result_e result = idem_pg_call_run(call, statement, params, rows);
+
+    if (result == IDEM_STORE_OK || (result == IDEM_STORE_UNAVAILABLE && call->refused)) {
+        /* refused: one row may have been at fault for all */
+        return IDEM_STORE_BUSY;
+    }
+    return result;
+}
+
+static void set_settled(idem_settle_t *const *settles, int n, int number)
+{
+    if (number >= 1 && number <= n) {
+        idem_settle_t *settle = settles[number - 1];
+
+        settle->result = IDEM_STORE_OK;
+        settle->state = idem_machine_next(IDEM_STATE_EXECUTING, idem_machine_settlement(settle->outcome));
+    }
+}
+
+static void set_fresh(idem_reserve_t *const *wanted, int n, const unsigned char *token)
+{
+    int i;
+
+    for (i = 0; i < n; i++) {
+        if (!memcmp(wanted[i]->owner_token, token, IDEM_UUID_LEN)) {
+            wanted[i]->result = IDEM_STORE_OK;
+        }
+    }
+}
+
+static void set_found(idem_reserve_t *const *wanted, int n, const PGresult *rows, int row, apr_pool_t *p)
+{
+    int number = idem_pg_get_int(rows, row, FOUND_NUMBER);
+
+    if (number >= 1 && number <= n) {
+        idem_reserve_t *one = wanted[number - 1];
+        idem_record_t *record = idem_pg_get_record(rows, row, FOUND_RECORD, one->pool ? one->pool : p);
+
+        if (record) {
+            one->result = idem_pg_found(one, record);
+        }
+    }
+}
+
+/* Tells everyone what the answer says of him. */
+static void read_many(const PGresult *rows, idem_reserve_t *const *wanted, int n, idem_settle_t *const *settles,
+                      int settle_count, apr_pool_t *p)
+{
+    unsigned char token[IDEM_UUID_LEN];
+    int row;
+
+    for (row = 0; row < PQntuples(rows); row++) {
+        if (!PQgetisnull(rows, row, FRESH_TOKEN)) {
+            idem_pg_get_fixed(rows, row, FRESH_TOKEN, token, IDEM_UUID_LEN);
+            set_fresh(wanted, n, token);
+        }
+        else if (!PQgetisnull(rows, row, SETTLED_NUMBER)) {
+            set_settled(settles, settle_count, idem_pg_get_int(rows, row, SETTLED_NUMBER));
+        }
+        else {
+            set_found(wanted, n, rows, row, p);
+        }
+    }
+}
 
 void idem_pg_reserve_batch(idem_store_t *store, idem_reserve_t *const *wanted, int n, apr_time_t deadline, apr_pool_t *p)
 {
-    idem_pg_params_t *columns = apr_palloc(p, (apr_size_t)n * sizeof(*columns));
+    idem_pg_write_batch(store, wanted, n, NULL, 0, deadline, p);
+}
+
+void idem_pg_settle_batch(idem_store_t *store, idem_settle_t *const *settles, int n, apr_time_t deadline, apr_pool_t *p)
+{
+    idem_settle_t **chosen = apr_palloc(p, (apr_size_t)n * sizeof(*chosen));
+    int count = choose_settles(settles, n, chosen);
     idem_store_result_e result;
+    idem_pg_params_t params;
     idem_pg_call_t call;
     PGresult *rows = NULL;
     int i;
 
-    for (i = 0; i < n; i++) {
-        idem_pg_params_begin(&columns[i], p);
-        idem_pg_add_reserve(&columns[i], store, wanted[i]);
+    if (!count) {
+        return;
+    }
+    idem_pg_params_begin(&params, p);
+    add_settles(&params, chosen, count);
+    idem_pg_call_begin(&call, store, deadline, p);
+    result = run_many(&call, &idem_pg_settle_many, &params, &rows);
+    idem_pg_call_end(&call);
+    for (i = 0; i < count; i++) {
+        chosen[i]->result = result;
+    }
+    for (i = 0; i < PQntuples(rows); i++) {
+        set_settled(chosen, count, idem_pg_get_int(rows, i, 0));
+    }
+    PQclear(rows);
+}
+
+void idem_pg_write_batch(idem_store_t *store, idem_reserve_t *const *wanted, int n, idem_settle_t *const *settles,
+                         int settle_count, apr_time_t deadline, apr_pool_t *p)
+{
+    idem_settle_t **chosen = apr_palloc(p, (apr_size_t)(settle_count + 1) * sizeof(*chosen));
+    int count = choose_settles(settles, settle_count, chosen);
+    idem_store_result_e result;
+    idem_pg_params_t params;
+    idem_pg_call_t call;
+    PGresult *rows = NULL;
+    int i;
+
+    idem_pg_params_begin(&params, p);
+    add_reserves(&params, store, wanted, n);
+    if (count) {
+        add_settles(&params, chosen, count);
     }
     idem_pg_call_begin(&call, store, deadline, p);
     idem_pg_call_not_late(&call);
-    result = run_many(&call, &idem_pg_reserve_many, idem_pg_reserve.types, columns, n, &rows);
+    result = run_many(&call, count ? &idem_pg_write_many : &idem_pg_reserve_many, &params, &rows);
     idem_pg_call_end(&call);
     for (i = 0; i < n; i++) {
         wanted[i]->found = NULL;
         wanted[i]->found_count = 0;
         wanted[i]->maybe_written = call.lost;
-        wanted[i]->result = result == IDEM_STORE_OK ? IDEM_STORE_BUSY : result;
+        wanted[i]->result = result;
     }
-    for (i = 0; result == IDEM_STORE_OK && i < PQntuples(rows); i++) {
-        int number = idem_pg_get_int(rows, i, ROW_NUMBER) - 1;
-        idem_record_t *record;
-
-        if (number < 0 || number >= n) {
-            continue;
-        }
-        if (idem_pg_get_bool(rows, i, ROW_FRESH)) {
-            wanted[number]->result = IDEM_STORE_OK;
-            continue;
-        }
-        record = idem_pg_get_record(rows, i, ROW_RECORD, wanted[number]->pool ? wanted[number]->pool : p);
-        if (record) {
-            wanted[number]->result = idem_pg_found(wanted[number], record);
-        }
-    }
-    PQclear(rows);
-}
-
-/* Those of the batch that this event settles. */
-static void settle_event(idem_pg_call_t *call, idem_settle_t *const *settles, int n, idem_event_e event,
-                         idem_pg_params_t *columns, idem_settle_t **chosen)
-{
-    idem_store_result_e result;
-    PGresult *rows = NULL;
-    int count = 0;
-    int i;
-
-    for (i = 0; i < n; i++) {
-        if (idem_machine_settlement(settles[i]->outcome) == event) {
-            idem_pg_params_begin(&columns[count], call->p);
-            idem_pg_add_settle(&columns[count], settles[i], event);
-            chosen[count++] = settles[i];
-        }
-    }
-    if (!count) {
-        return;
-    }
-    result = run_many(call, &idem_pg_settle_many, idem_pg_settle.types, columns, count, &rows);
     for (i = 0; i < count; i++) {
-        chosen[i]->result = result == IDEM_STORE_OK ? IDEM_STORE_BUSY : result;
+        chosen[i]->result = result;
     }
-    for (i = 0; result == IDEM_STORE_OK && i < PQntuples(rows); i++) {
-        int number = idem_pg_get_int(rows, i, 0) - 1;
-
-        if (number >= 0 && number < count) {
-            chosen[number]->result = IDEM_STORE_OK;
-            chosen[number]->state = idem_machine_next(IDEM_STATE_EXECUTING, event);
-        }
-    }
+    read_many(rows, wanted, n, chosen, count, p);
     PQclear(rows);
-}
-
-void idem_pg_settle_batch(idem_store_t *store, idem_settle_t *const *settles, int n, apr_time_t deadline, apr_pool_t *p)
-{
-    /* the frequent ones; the others are asked for alone */
-    static const idem_event_e events[] = {IDEM_EVENT_SUCCEED, IDEM_EVENT_FAIL};
-    idem_pg_params_t *columns = apr_palloc(p, (apr_size_t)n * sizeof(*columns));
-    idem_settle_t **chosen = apr_palloc(p, (apr_size_t)n * sizeof(*chosen));
-    idem_pg_call_t call;
-    apr_size_t event;
-    int i;
-
-    for (i = 0; i < n; i++) {
-        settles[i]->state = IDEM_STATE_NONE;
-        settles[i]->result = IDEM_STORE_BUSY;
-    }
-    idem_pg_call_begin(&call, store, deadline, p);
-    for (event = 0; event < sizeof(events) / sizeof(events[0]); event++) {
-        settle_event(&call, settles, n, events[event], columns, chosen);
-    }
-    idem_pg_call_end(&call);
 }

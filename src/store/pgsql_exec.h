@@ -12,7 +12,7 @@
 
 #include "store/store.h"
 
-#define IDEM_PG_MAX_PARAMS 32
+#define IDEM_PG_MAX_PARAMS 40
 
 /* Microseconds of the monotonic clock: a step of the wall clock neither ends a wait nor prolongs it. */
 typedef apr_int64_t idem_pg_moment_t;
@@ -58,10 +58,10 @@ void idem_pg_add_interval(idem_pg_params_t *params, apr_interval_time_t value);
 void idem_pg_add_scope(idem_pg_params_t *params, const idem_scope_t *scope);  /* seven texts */
 
 /*
- * The parameters of a statement for many rows from those of n rows: each an array of one column. types: of the
- * statement for one row, which names what the columns are; a column that is an array already is taken from the first row.
+ * The parameters of a statement for many rows from those of n rows. one, many: the types of the statement for one row and
+ * of that for many; where they differ in a column, it becomes an array of all rows', else the first row's stands for all.
  */
-void idem_pg_add_columns(idem_pg_params_t *params, const char *types, const idem_pg_params_t *rows, int n);
+void idem_pg_add_columns(idem_pg_params_t *params, const char *one, const char *many, const idem_pg_params_t *rows, int n);
 
 /* How a round trip ended. */
 typedef enum {

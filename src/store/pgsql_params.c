@@ -1,7 +1,5 @@
 #include <string.h>
 
-#include <apr_lib.h>
-
 #include "core/large.h"
 #include "store/pgsql_exec.h"
 
@@ -107,16 +105,16 @@ static void add_column(idem_pg_params_t *params, Oid type, const idem_pg_params_
     add(params, array, (apr_size_t)(to - array));
 }
 
-void idem_pg_add_columns(idem_pg_params_t *params, const char *types, const idem_pg_params_t *rows, int n)
+void idem_pg_add_columns(idem_pg_params_t *params, const char *one, const char *many, const idem_pg_params_t *rows, int n)
 {
     int column;
 
-    for (column = 0; types[column]; column++) {
-        if (apr_isupper(types[column])) {
+    for (column = 0; one[column]; column++) {
+        if (one[column] == many[column]) {
             add(params, rows[0].values[column], (apr_size_t)rows[0].lengths[column]);
         }
         else {
-            add_column(params, idem_pg_type(types[column]), rows, n, column);
+            add_column(params, idem_pg_type(one[column]), rows, n, column);
         }
     }
 }

@@ -58,10 +58,10 @@ const idem_pg_statement_t idem_pg_control = {
     " created_at, sweep_at)"
 #define RESERVE_VALUES(P)                                                                                              \
     P(1) ", " P(2) ", " P(3) ", " P(4) ", " P(5) ", " P(6) ", " P(7) ", " P(8) ", " P(9) ", " P(10) ", " P(11) ", "    \
-    P(12) ", " P(13) ", " P(14) ", " P(15) ", " P(16) ", " P(17) ", " P(18) ", " P(19) ", " P(20) ", " P(21) ", "      \
+    P(12) ", " P(13) ", $14, $15, " P(16) ", " P(17) ", " P(18) ", " P(19) ", " P(20) ", " P(21) ", "      \
     P(22) ", " P(23) ", " P(25) ", 1, now(), now(), " IDEM_SQL_SWEEP_AT(P(18), P(16))
 #define RESERVE_ALLOWED(P)                                                                                             \
-    IDEM_SQL_UNFENCED(P(15), P(24)) " AND " IDEM_SQL_PRESENT(P(14), P(16)) " AND " IDEM_SQL_DURABLE
+    IDEM_SQL_UNFENCED("$15", P(24)) " AND " IDEM_SQL_PRESENT("$14", P(16)) " AND " IDEM_SQL_DURABLE
 #define RESERVE_ONCE                                                                                                   \
     " ON CONFLICT (scope_version, tenant_id, principal_id, route, api_revision, ns, idem_key) DO NOTHING"
 
@@ -75,22 +75,26 @@ const idem_pg_statement_t idem_pg_reserve = {
     1};
 
 /*
- * The same for many. Rows are inserted in the order they were given in. LIMIT keeps the planner at one look-up in the
- * index for each row, however small the table was when it planned.
+ * The same for many rows of one writer. They are inserted in the order they were given in. LIMIT keeps the planner at one
+ * look-up in the index for each row, however small the table was when it planned.
  */
+#define RESERVE_MANY_TYPES "TTTTTTTTBBBUUuiVVVVOLTTIV"
+#define RESERVE_MANY                                                                                                   \
+    "q AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $16, $17, $18,"   \
+    " $19, $20, $21, $22, $23, $24, $25) WITH ORDINALITY AS q(p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13," \
+    " p16, p17, p18, p19, p20, p21, p22, p23, p24, p25, n)),"                                                          \
+    " ins AS (" RESERVE_INTO " SELECT " RESERVE_VALUES(IDEM_SQL_EACH)                                                  \
+    " FROM q WHERE " RESERVE_ALLOWED(IDEM_SQL_EACH) " ORDER BY q.n" RESERVE_ONCE " RETURNING owner_token),"            \
+    " rest AS MATERIALIZED (SELECT * FROM q WHERE NOT EXISTS (SELECT 1 FROM ins WHERE ins.owner_token = q.p13)),"      \
+    " old AS MATERIALIZED (SELECT q.n::int, one.* FROM rest AS q CROSS JOIN LATERAL (SELECT " IDEM_SQL_RECORD_COLUMNS  \
+    " FROM idempotency_records r WHERE " IDEM_SQL_SCOPE_OF(IDEM_SQL_EACH) " LIMIT 1) AS one)"
+/* The token of a fresh row; or the number of a found one, and its record. */
+#define RESERVE_MANY_ANSWER                                                                                            \
+    " SELECT NULL::uuid, NULL::int, old.* FROM old"                                                                    \
+    " UNION ALL SELECT ins.owner_token, NULL, old.* FROM ins LEFT JOIN old ON false"
+
 const idem_pg_statement_t idem_pg_reserve_many = {
-    "idem_reserve_many", "TTTTTTTTBBBUUUIVVVVOLTTIV",
-    "WITH q AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
-    " $17, $18, $19, $20, $21, $22, $23, $24, $25) WITH ORDINALITY AS q(p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13,"
-    " p14, p15, p16, p17, p18, p19, p20, p21, p22, p23, p24, p25, n)),"
-    " old AS MATERIALIZED (SELECT q.n, one.* FROM q CROSS JOIN LATERAL (SELECT " IDEM_SQL_RECORD_COLUMNS
-    " FROM idempotency_records r WHERE " IDEM_SQL_SCOPE_OF(IDEM_SQL_EACH) " LIMIT 1) AS one),"
-    " ins AS (" RESERVE_INTO " SELECT " RESERVE_VALUES(IDEM_SQL_EACH)
-    " FROM q WHERE NOT EXISTS (SELECT 1 FROM old WHERE old.n = q.n) AND " RESERVE_ALLOWED(IDEM_SQL_EACH)
-    " ORDER BY q.n" RESERVE_ONCE " RETURNING owner_token)"
-    " SELECT q.n::int, ins.owner_token IS NOT NULL AS fresh, old.* FROM q LEFT JOIN old ON old.n = q.n"
-    " LEFT JOIN ins ON ins.owner_token = q.p13",
-    1};
+    "idem_reserve_many", RESERVE_MANY_TYPES, "WITH " RESERVE_MANY RESERVE_MANY_ANSWER, 1};
 
 const idem_pg_statement_t idem_pg_reserve_why = {
     "idem_reserve_why", "tttttttiiuv",
@@ -113,25 +117,40 @@ const idem_pg_statement_t idem_pg_reserve_why = {
     P(9) ", response_digest = " P(10) ", settled_at = coalesce(r.settled_at, now()),"                                  \
     " expires_at = coalesce(r.expires_at, now() + r.retention), tombstone_until = coalesce(r.tombstone_until,"         \
     " CASE WHEN r.reuse_allowed THEN now() + r.retention + r.tombstone ELSE 'infinity' END)"
-#define SETTLE_FITS(P)                                                                                                 \
-    RECORD_OF(P) " AND (r.settled_at IS NULL AND r.owner IS NOT NULL AND r.status = ANY ($4) OR r.expires_at IS NOT NULL" \
+#define SETTLE_FITS(P, sources)                                                                                        \
+    RECORD_OF(P) " AND (r.settled_at IS NULL AND r.owner IS NOT NULL AND r.status = ANY (" sources ") OR r.expires_at IS NOT NULL" \
     " AND r.status = " P(5) " AND r.response_headers IS NULL AND r.response_body IS NULL)"                             \
     " AND " IDEM_SQL_DURABLE LOCK
 
 const idem_pg_statement_t idem_pg_settle = {
     "idem_settle", "tuiTttibbb",
     "UPDATE idempotency_records r SET " SETTLE_SET(IDEM_SQL_ONE)
-    " WHERE r.ctid = (SELECT r.ctid FROM idempotency_records r WHERE " SETTLE_FITS(IDEM_SQL_ONE) ") RETURNING true",
+    " WHERE r.ctid = (SELECT r.ctid FROM idempotency_records r WHERE " SETTLE_FITS(IDEM_SQL_ONE, "$4") ") RETURNING true",
     1};
 
 /* The same for many; nothing waits for a lock, so their order does not matter. Gives the numbers of those that fitted. */
+#define SETTLE_MANY_TYPES "TUITTTIBBB"
+#define SETTLE_EACH(number) "w.p" #number
+#define SETTLE_MANY(arrays, sources)                                                                                   \
+    "w AS MATERIALIZED (SELECT * FROM unnest(" arrays ") WITH ORDINALITY AS w(p1, p2, p3, p5, p6, p7, p8, p9, p10, n))," \
+    " fit AS MATERIALIZED (SELECT w.*, one.here FROM w CROSS JOIN LATERAL (SELECT r.ctid AS here"                      \
+    " FROM idempotency_records r WHERE " SETTLE_FITS(SETTLE_EACH, sources) ") AS one)"
+#define SETTLE_MANY_UPDATE                                                                                             \
+    "UPDATE idempotency_records r SET " SETTLE_SET(SETTLE_EACH) " FROM fit AS w WHERE r.ctid = w.here RETURNING w.n::int"
+
 const idem_pg_statement_t idem_pg_settle_many = {
-    "idem_settle_many", "TUITTTIBBB",
-    "WITH q AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $5, $6, $7, $8, $9, $10) WITH ORDINALITY"
-    " AS q(p1, p2, p3, p5, p6, p7, p8, p9, p10, n)),"
-    " old AS MATERIALIZED (SELECT q.*, one.here FROM q CROSS JOIN LATERAL (SELECT r.ctid AS here"
-    " FROM idempotency_records r WHERE " SETTLE_FITS(IDEM_SQL_EACH) ") AS one)"
-    " UPDATE idempotency_records r SET " SETTLE_SET(IDEM_SQL_EACH) " FROM old AS q WHERE r.ctid = q.here RETURNING q.n::int",
+    "idem_settle_many", SETTLE_MANY_TYPES,
+    "WITH " SETTLE_MANY("$1, $2, $3, $5, $6, $7, $8, $9, $10", "$4") " " SETTLE_MANY_UPDATE, 1};
+
+/*
+ * Both in one, with one commit. No row is of both: nobody settles what is not reserved yet. The answer of a reserve, or
+ * the number of a settlement in its second column.
+ */
+const idem_pg_statement_t idem_pg_write_many = {
+    "idem_write_many", RESERVE_MANY_TYPES SETTLE_MANY_TYPES,
+    "WITH " RESERVE_MANY ", " SETTLE_MANY("$26, $27, $28, $30, $31, $32, $33, $34, $35", "$29")
+    ", upd AS (" SETTLE_MANY_UPDATE " AS n)"
+    RESERVE_MANY_ANSWER " UNION ALL SELECT NULL, upd.n, old.* FROM upd LEFT JOIN old ON false",
     1};
 
 /*
@@ -360,6 +379,7 @@ const idem_pg_statement_t idem_pg_farewell = {
     1};
 
 const idem_pg_statement_t *const idem_pg_frequent[] = {
-    &idem_pg_reserve, &idem_pg_settle, &idem_pg_reserve_many, &idem_pg_settle_many, &idem_pg_reserve_chain,
+    &idem_pg_reserve, &idem_pg_settle, &idem_pg_reserve_many, &idem_pg_settle_many, &idem_pg_write_many,
+    &idem_pg_reserve_chain,
     &idem_pg_find, &idem_pg_settle_reject, &idem_pg_dispatch, &idem_pg_reserve_why,
     &idem_pg_heartbeat, NULL};

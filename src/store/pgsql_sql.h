@@ -20,12 +20,13 @@
 #define IDEM_SQL_LAPSED "(r.settled_at IS NULL AND " IDEM_SQL_HELD_UNTIL " <= now())"
 
 /* What a writer needs beside a free scope: $epoch and $alias version not passed, and its own heartbeat seen in time. A
- * row that names an owner whom nobody has seen would count as lapsed from its first moment. */
+ * row that names an owner whom nobody has seen would count as lapsed from its first moment. What is looked up depends on
+ * the writer alone, so that a statement for many rows looks once. */
 #define IDEM_SQL_UNFENCED(epoch, alias)                                                                                \
-    "EXISTS (SELECT 1 FROM idempotency_control c WHERE c.the_only_row AND c.writer_epoch <= " epoch                    \
-    " AND c.alias_version = " alias ")"
+    "coalesce((SELECT c.alias_version FROM idempotency_control c WHERE c.the_only_row AND c.writer_epoch <= " epoch    \
+    ") = " alias ", false)"
 #define IDEM_SQL_PRESENT(owner, lease)                                                                                 \
-    "EXISTS (SELECT 1 FROM idempotency_owners o WHERE o.owner = " owner " AND o.seen_at + " lease " > now())"
+    "coalesce((SELECT o.seen_at FROM idempotency_owners o WHERE o.owner = " owner ") + " lease " > now(), false)"
 
 /*
  * True. Has the effect that this statement's commit is durable, whatever role, database or pooler have set; a
@@ -72,10 +73,11 @@ extern const idem_pg_statement_t idem_pg_control;
 
 extern const idem_pg_statement_t idem_pg_reserve;
 extern const idem_pg_statement_t idem_pg_reserve_chain;
-extern const idem_pg_statement_t idem_pg_reserve_many; /* parameters: arrays of those of idem_pg_reserve */
+extern const idem_pg_statement_t idem_pg_reserve_many; /* parameters: arrays of those of idem_pg_reserve, but for $14 and $15 */
 extern const idem_pg_statement_t idem_pg_reserve_why;
 extern const idem_pg_statement_t idem_pg_settle;
 extern const idem_pg_statement_t idem_pg_settle_many; /* parameters: arrays of those of idem_pg_settle, but for $4 */
+extern const idem_pg_statement_t idem_pg_write_many;  /* parameters: those of idem_pg_reserve_many, then of idem_pg_settle_many */
 extern const idem_pg_statement_t idem_pg_settle_late;
 extern const idem_pg_statement_t idem_pg_settle_reject;
 extern const idem_pg_statement_t idem_pg_settle_release;

@@ -167,6 +167,9 @@ typedef struct idem_store_provider_t {
 
     void (*reserve)(idem_store_t *, idem_reserve_t *const *, int n, apr_time_t deadline, apr_pool_t *);
     void (*settle)(idem_store_t *, idem_settle_t *const *, int n, apr_time_t deadline, apr_pool_t *);
+    /* Both in one statement, with one commit; whatever the numbers, as for n > 1. n is 1 upwards, settle_count 0. */
+    void (*write)(idem_store_t *, idem_reserve_t *const *, int n, idem_settle_t *const *, int settle_count,
+                  apr_time_t deadline, apr_pool_t *);
 
     /* OK, STALE, BUSY, FENCED, UNAVAILABLE, AMBIGUOUS */
     idem_store_result_e (*take_over)(idem_store_t *, idem_take_over_t *, apr_time_t deadline, apr_pool_t *);

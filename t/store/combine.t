@@ -88,6 +88,57 @@ subtest 'one statement, each row its own outcome' => sub {
     is((counts($d))[2], 6, 'those three asked once more');
 };
 
+subtest 'both kinds in one statement' => sub {
+    my $d = driver();
+    my @op = map { $d->call('reserve', key => "kinds$_")->{operation} } 1 .. 4;
+    $d->call('settle', operation => $op[3], code => 200, headers => 'h', body => 'there', digest => 'd');
+    my $first = occupy($d, 'busy14');
+    my @new = map { $d->begin('reserve', key => "kinds$_") } 5 .. 7;
+    my @settle = map { $d->begin('settle', operation => $op[$_], outcome => $_ ? 'failed' : 'succeeded', code => 200 + $_, headers => 'h', body => "b$_", digest => 'd') } 0, 1;
+    my @seen = map { $d->begin('reserve', key => "kinds$_") } 3, 4;
+    my $bad = $d->begin('settle', operation => uuid(), body => 'x');
+    waiting($d, 8);
+    my $commits = sub { my $ids = join ',', map { "'$_'" } @_; $pg->value("SELECT count(DISTINCT xmin::text) FROM idempotency_records WHERE operation_id IN ($ids)") };
+    let_go();
+    is(results($d->join_all($first)), 'OK', 'the one that was kept');
+    my @r = $d->join_all(@new);
+    is(results(@r), 'OK OK OK', 'reserved');
+    is(results($d->join_all(@settle)), 'OK OK', 'settled');
+    my @f = $d->join_all(@seen);
+    is_deeply([ map { "$_->{result} $_->{operation} " . ($_->{body} // '-') } @f ], [ "FOUND $op[2] -", "FOUND $op[3] there" ], 'found');
+    is(results($d->join_all($bad)), 'NOT_FOUND', 'unknown');
+    is($commits->((map { $_->{operation} } @r), @op[ 0, 1 ]), 1, 'what was written was written by one transaction');
+    is($pg->value("SELECT string_agg(status || response_code, ' ' ORDER BY idem_key) FROM idempotency_records WHERE idem_key IN ('kinds1', 'kinds2')"), 'SUCCEEDED200 FAILED_FINAL201', 'each by its outcome');
+    is_deeply([ counts($d) ], [ 1, 8, 1 ], 'in one statement; the unknown one asked once more');
+
+    $first = occupy($d, 'busy15');
+    my @together = ($d->begin('reserve', key => 'kinds8'), $d->begin('settle', operation => $op[2], code => 200, headers => 'h', body => 'b', digest => 'd'),
+        $d->begin('reserve', key => 'kinds9', tenant => "t\xff"));
+    waiting($d, 3);
+    let_go();
+    is(results($d->join_all($first, @together)), 'OK OK OK UNAVAILABLE', 'a row that is refused harms neither kind');
+};
+
+subtest 'a second writer, where one will not do' => sub {
+    my $d = driver(writers => 2, timeout => 4000);
+    my $first = occupy($d, 'busy16');
+    my $second = $d->begin('reserve', key => 'second1');
+    waiting($d, 1);    # it is in no hurry to stand beside the first
+    is(results($d->join_all($second)), 'OK', 'is there where the first is slow');
+    is($d->call('connections')->{writing}, 1, 'while that one is still at work');
+    let_go();
+    is(results($d->join_all($first)), 'OK', 'the one that was kept');
+
+    $d = driver(writers => 2, timeout => 60_000);    # slow is 7 s here
+    $first = occupy($d, 'busy17');
+    my @crowd = map { $d->begin('reserve', key => "crowd$_") } 1 .. 70;
+    ok(wait_for(sub { $pg->value("SELECT count(*) FROM idempotency_records WHERE idem_key LIKE 'crowd%'") == 64 }, 5), 'and at once where a statement is full');
+    waiting($d, 6);
+    let_go();
+    my @r = $d->join_all($first, @crowd);
+    is(scalar(grep { $_->{result} eq 'OK' } @r), 71, 'all are served');
+};
+
 subtest 'a leader without company' => sub {
     my $d = driver();
     my $old = $d->call('reserve', key => 'single', recipe => 'r');
@@ -154,7 +205,7 @@ subtest 'large settlements keep nobody waiting' => sub {
     let_go();
     is(results($d->join_all(@small)), join(' ', ('OK') x 20), 'small ones');
     is(results($d->join_all(@s)), join(' ', ('OK') x 20), 'and middling ones');
-    cmp_ok((counts($d))[0] - $before[0], '>=', 4, 'twenty times 30,000 octets are more than one statement');
+    cmp_ok((counts($d))[0] - $before[0], '>=', 3, 'twenty times 30,000 octets are more than one statement');
     is(results($d->join_all($first)), 'OK', 'the one that was kept');
 };
 
