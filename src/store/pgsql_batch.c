@@ -7,8 +7,9 @@
  * here it would keep the others waiting.
  */
 
-/* columns of the answers of idem_pg_reserve_many and idem_pg_write_many */
-enum { FRESH_TOKEN, SETTLED_NUMBER, FOUND_NUMBER, FOUND_RECORD };
+/* columns of the answers: of idem_pg_reserve_many and idem_pg_write_many, of idem_pg_find_many */
+enum { FRESH_TOKEN, SETTLED_NUMBER };
+enum { FOUND_NUMBER, FOUND_RECORD };
 
 static void add_reserves(idem_pg_params_t *params, const idem_store_t *store, idem_reserve_t *const *wanted, int n)
 {
@@ -99,39 +100,59 @@ static void set_fresh(idem_reserve_t *const *wanted, int n, const unsigned char 
     }
 }
 
-static void set_found(idem_reserve_t *const *wanted, int n, const PGresult *rows, int row, apr_pool_t *p)
-{
-    int number = idem_pg_get_int(rows, row, FOUND_NUMBER);
-
-    if (number >= 1 && number <= n) {
-        idem_reserve_t *one = wanted[number - 1];
-        idem_record_t *record = idem_pg_get_record(rows, row, FOUND_RECORD, one->pool ? one->pool : p);
-
-        if (record) {
-            one->result = idem_pg_found(one, record);
-        }
-    }
-}
-
 /* Tells everyone what the answer says of him. */
-static void read_many(const PGresult *rows, idem_reserve_t *const *wanted, int n, idem_settle_t *const *settles,
-                      int settle_count, apr_pool_t *p)
+static void read_written(const PGresult *rows, idem_reserve_t *const *wanted, int n, idem_settle_t *const *settles,
+                         int settle_count)
 {
     unsigned char token[IDEM_UUID_LEN];
     int row;
 
     for (row = 0; row < PQntuples(rows); row++) {
-        if (!PQgetisnull(rows, row, FRESH_TOKEN)) {
-            idem_pg_get_fixed(rows, row, FRESH_TOKEN, token, IDEM_UUID_LEN);
-            set_fresh(wanted, n, token);
-        }
-        else if (!PQgetisnull(rows, row, SETTLED_NUMBER)) {
+        if (PQgetisnull(rows, row, FRESH_TOKEN)) {
             set_settled(settles, settle_count, idem_pg_get_int(rows, row, SETTLED_NUMBER));
         }
         else {
-            set_found(wanted, n, rows, row, p);
+            idem_pg_get_fixed(rows, row, FRESH_TOKEN, token, IDEM_UUID_LEN);
+            set_fresh(wanted, n, token);
         }
     }
+}
+
+/* Looks up those that were not written, in one statement; who is not found then either stays BUSY. */
+static void find_rest(idem_pg_call_t *call, idem_reserve_t *const *wanted, int n)
+{
+    idem_pg_params_t *rows = apr_palloc(call->p, (apr_size_t)n * sizeof(*rows));
+    idem_reserve_t **rest = apr_palloc(call->p, (apr_size_t)n * sizeof(*rest));
+    idem_pg_params_t params;
+    PGresult *found = NULL;
+    int count = 0;
+    int i;
+
+    for (i = 0; i < n; i++) {
+        if (wanted[i]->result == IDEM_STORE_BUSY) {
+            idem_pg_params_begin(&rows[count], call->p);
+            idem_pg_add_scope(&rows[count], &wanted[i]->scope);
+            rest[count++] = wanted[i];
+        }
+    }
+    if (!count) {
+        return;
+    }
+    idem_pg_params_begin(&params, call->p);
+    idem_pg_add_columns(&params, idem_pg_find.types, idem_pg_find_many.types, rows, count);
+    if (idem_pg_call_run(call, &idem_pg_find_many, &params, &found) != IDEM_STORE_OK) {
+        return;
+    }
+    for (i = 0; i < PQntuples(found); i++) {
+        int number = idem_pg_get_int(found, i, FOUND_NUMBER);
+        idem_reserve_t *one = number >= 1 && number <= count ? rest[number - 1] : NULL;
+        idem_record_t *record = one ? idem_pg_get_record(found, i, FOUND_RECORD, one->pool ? one->pool : call->p) : NULL;
+
+        if (record) {
+            one->result = idem_pg_found(one, record);
+        }
+    }
+    PQclear(found);
 }
 
 void idem_pg_reserve_batch(idem_store_t *store, idem_reserve_t *const *wanted, int n, apr_time_t deadline, apr_pool_t *p)
@@ -185,7 +206,6 @@ void idem_pg_write_batch(idem_store_t *store, idem_reserve_t *const *wanted, int
     idem_pg_call_begin(&call, store, deadline, p);
     idem_pg_call_not_late(&call);
     result = run_many(&call, count ? &idem_pg_write_many : &idem_pg_reserve_many, &params, &rows);
-    idem_pg_call_end(&call);
     for (i = 0; i < n; i++) {
         wanted[i]->found = NULL;
         wanted[i]->found_count = 0;
@@ -195,6 +215,10 @@ void idem_pg_write_batch(idem_store_t *store, idem_reserve_t *const *wanted, int
     for (i = 0; i < count; i++) {
         chosen[i]->result = result;
     }
-    read_many(rows, wanted, n, chosen, count, p);
+    if (rows) {
+        read_written(rows, wanted, n, chosen, count);
+        find_rest(&call, wanted, n);
+    }
+    idem_pg_call_end(&call);
     PQclear(rows);
 }

@@ -75,26 +75,27 @@ const idem_pg_statement_t idem_pg_reserve = {
     1};
 
 /*
- * The same for many rows of one writer. They are inserted in the order they were given in. LIMIT keeps the planner at one
- * look-up in the index for each row, however small the table was when it planned.
+ * The same for many rows of one writer, but that it does not look first: most are fresh, and those that are not are looked
+ * up by idem_pg_find_many. Rows are inserted in the order they were given in. Gives the tokens of the fresh ones.
  */
 #define RESERVE_MANY_TYPES "TTTTTTTTBBBUUuiVVVVOLTTIV"
 #define RESERVE_MANY                                                                                                   \
-    "q AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $16, $17, $18,"   \
-    " $19, $20, $21, $22, $23, $24, $25) WITH ORDINALITY AS q(p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13," \
-    " p16, p17, p18, p19, p20, p21, p22, p23, p24, p25, n)),"                                                          \
-    " ins AS (" RESERVE_INTO " SELECT " RESERVE_VALUES(IDEM_SQL_EACH)                                                  \
-    " FROM q WHERE " RESERVE_ALLOWED(IDEM_SQL_EACH) " ORDER BY q.n" RESERVE_ONCE " RETURNING owner_token),"            \
-    " rest AS MATERIALIZED (SELECT * FROM q WHERE NOT EXISTS (SELECT 1 FROM ins WHERE ins.owner_token = q.p13)),"      \
-    " old AS MATERIALIZED (SELECT q.n::int, one.* FROM rest AS q CROSS JOIN LATERAL (SELECT " IDEM_SQL_RECORD_COLUMNS  \
-    " FROM idempotency_records r WHERE " IDEM_SQL_SCOPE_OF(IDEM_SQL_EACH) " LIMIT 1) AS one)"
-/* The token of a fresh row; or the number of a found one, and its record. */
-#define RESERVE_MANY_ANSWER                                                                                            \
-    " SELECT NULL::uuid, NULL::int, old.* FROM old"                                                                    \
-    " UNION ALL SELECT ins.owner_token, NULL, old.* FROM ins LEFT JOIN old ON false"
+    RESERVE_INTO " SELECT " RESERVE_VALUES(IDEM_SQL_EACH) " FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,"  \
+    " $12, $13, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25) WITH ORDINALITY AS q(p1, p2, p3, p4, p5, p6, p7, p8," \
+    " p9, p10, p11, p12, p13, p16, p17, p18, p19, p20, p21, p22, p23, p24, p25, n) WHERE "                             \
+    RESERVE_ALLOWED(IDEM_SQL_EACH) " ORDER BY q.n" RESERVE_ONCE " RETURNING owner_token"
 
 const idem_pg_statement_t idem_pg_reserve_many = {
-    "idem_reserve_many", RESERVE_MANY_TYPES, "WITH " RESERVE_MANY RESERVE_MANY_ANSWER, 1};
+    "idem_reserve_many", RESERVE_MANY_TYPES, RESERVE_MANY, 1};
+
+/* The numbers of those that are there, and their records. LIMIT keeps the planner at one look-up in the index for each,
+ * however small the table was when it planned. */
+const idem_pg_statement_t idem_pg_find_many = {
+    "idem_find_many", "TTTTTTT",
+    "SELECT q.n::int, one.* FROM unnest($1, $2, $3, $4, $5, $6, $7) WITH ORDINALITY AS q(p1, p2, p3, p4, p5, p6, p7, n)"
+    " CROSS JOIN LATERAL (SELECT " IDEM_SQL_RECORD_COLUMNS " FROM idempotency_records r WHERE "
+    IDEM_SQL_SCOPE_OF(IDEM_SQL_EACH) " LIMIT 1) AS one",
+    1};
 
 const idem_pg_statement_t idem_pg_reserve_why = {
     "idem_reserve_why", "tttttttiiuv",
@@ -131,26 +132,23 @@ const idem_pg_statement_t idem_pg_settle = {
 /* The same for many; nothing waits for a lock, so their order does not matter. Gives the numbers of those that fitted. */
 #define SETTLE_MANY_TYPES "TUITTTIBBB"
 #define SETTLE_EACH(number) "w.p" #number
-#define SETTLE_MANY(arrays, sources)                                                                                   \
-    "w AS MATERIALIZED (SELECT * FROM unnest(" arrays ") WITH ORDINALITY AS w(p1, p2, p3, p5, p6, p7, p8, p9, p10, n))," \
-    " fit AS MATERIALIZED (SELECT w.*, one.here FROM w CROSS JOIN LATERAL (SELECT r.ctid AS here"                      \
-    " FROM idempotency_records r WHERE " SETTLE_FITS(SETTLE_EACH, sources) ") AS one)"
-#define SETTLE_MANY_UPDATE                                                                                             \
+#define SETTLE_MANY_FIT(arrays, sources)                                                                               \
+    "fit AS MATERIALIZED (SELECT w.*, one.here FROM unnest(" arrays ") WITH ORDINALITY AS w(p1, p2, p3, p5, p6, p7, p8," \
+    " p9, p10, n) CROSS JOIN LATERAL (SELECT r.ctid AS here FROM idempotency_records r WHERE "                         \
+    SETTLE_FITS(SETTLE_EACH, sources) ") AS one)"
+#define SETTLE_MANY                                                                                                    \
     "UPDATE idempotency_records r SET " SETTLE_SET(SETTLE_EACH) " FROM fit AS w WHERE r.ctid = w.here RETURNING w.n::int"
 
 const idem_pg_statement_t idem_pg_settle_many = {
     "idem_settle_many", SETTLE_MANY_TYPES,
-    "WITH " SETTLE_MANY("$1, $2, $3, $5, $6, $7, $8, $9, $10", "$4") " " SETTLE_MANY_UPDATE, 1};
+    "WITH " SETTLE_MANY_FIT("$1, $2, $3, $5, $6, $7, $8, $9, $10", "$4") " " SETTLE_MANY, 1};
 
-/*
- * Both in one, with one commit. No row is of both: nobody settles what is not reserved yet. The answer of a reserve, or
- * the number of a settlement in its second column.
- */
+/* Both in one, with one commit. No row is of both: nobody settles what is not reserved yet. Gives a token or a number. */
 const idem_pg_statement_t idem_pg_write_many = {
     "idem_write_many", RESERVE_MANY_TYPES SETTLE_MANY_TYPES,
-    "WITH " RESERVE_MANY ", " SETTLE_MANY("$26, $27, $28, $30, $31, $32, $33, $34, $35", "$29")
-    ", upd AS (" SETTLE_MANY_UPDATE " AS n)"
-    RESERVE_MANY_ANSWER " UNION ALL SELECT NULL, upd.n, old.* FROM upd LEFT JOIN old ON false",
+    "WITH ins AS (" RESERVE_MANY "), " SETTLE_MANY_FIT("$26, $27, $28, $30, $31, $32, $33, $34, $35", "$29")
+    ", upd AS (" SETTLE_MANY " AS n)"
+    " SELECT ins.owner_token, NULL::int FROM ins UNION ALL SELECT NULL, upd.n FROM upd",
     1};
 
 /*
@@ -380,6 +378,6 @@ const idem_pg_statement_t idem_pg_farewell = {
 
 const idem_pg_statement_t *const idem_pg_frequent[] = {
     &idem_pg_reserve, &idem_pg_settle, &idem_pg_reserve_many, &idem_pg_settle_many, &idem_pg_write_many,
-    &idem_pg_reserve_chain,
+    &idem_pg_find_many, &idem_pg_reserve_chain,
     &idem_pg_find, &idem_pg_settle_reject, &idem_pg_dispatch, &idem_pg_reserve_why,
     &idem_pg_heartbeat, NULL};

@@ -74,6 +74,7 @@ extern const idem_pg_statement_t idem_pg_control;
 extern const idem_pg_statement_t idem_pg_reserve;
 extern const idem_pg_statement_t idem_pg_reserve_chain;
 extern const idem_pg_statement_t idem_pg_reserve_many; /* parameters: arrays of those of idem_pg_reserve, but for $14 and $15 */
+extern const idem_pg_statement_t idem_pg_find_many;    /* parameters: arrays of those of idem_pg_find */
 extern const idem_pg_statement_t idem_pg_reserve_why;
 extern const idem_pg_statement_t idem_pg_settle;
 extern const idem_pg_statement_t idem_pg_settle_many; /* parameters: arrays of those of idem_pg_settle, but for $4 */

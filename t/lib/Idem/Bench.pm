@@ -16,8 +16,9 @@ use constant AUTHORITY => 'bench.example'; # it is part of a request's fingerpri
 use constant WARM_UP => 1; # seconds in which pgbench's clients connect and plan, which those of the module have done
 use constant BODY => '{"amount":1999,"currency":"eur","source":"tok_visa","description":"one of many"}';
 
-my %SERVER = (mpm_config => "ServerLimit 2\nStartServers 2\nThreadsPerChild 64\nThreadLimit 64\nMaxRequestWorkers 128\n"
-    . "MinSpareThreads 1\nMaxSpareThreads 128\n");
+# More threads than connections: a child whose threads are all at work closes connections that are kept alive.
+my %SERVER = (mpm_config => "ServerLimit 2\nStartServers 2\nThreadsPerChild 80\nThreadLimit 80\nMaxRequestWorkers 160\n"
+    . "MinSpareThreads 1\nMaxSpareThreads 160\n");
 my %POSTGRES = (shared_buffers => '128MB', max_wal_size => '4GB', checkpoint_timeout => '30min', max_connections => 200);
 
 # new(seconds => of one measurement, faults => [])
@@ -147,6 +148,11 @@ sub load {
         source_dir() . '/t/bench/requests.lua', "http://127.0.0.1:$target->{port}/bench" ]);
     my ($requests, $duration, $p50, $p99, $errors) = $said =~ /^RESULT (\d+) (\d+) (\d+) (\d+) (.*)/m or die "wrk: $said\n";
     $used = processor(@{ $target->{pids} }) - $used;
+    # operation ids begin with their time: the index finds them among ten million
+    my $first = sprintf('%012x', ($begun - 1) * 1000) =~ s/^(.{8})(.{4})$/$1-$2-7000-8000-000000000000/r;
+    my $records = sub { $target->{t}->record_count("operation_id >= '$first' AND idem_key LIKE '$run-%'" . ($_[0] // '')) };
+    my $recorded = $keys eq 'fresh' && $target->{module};
+    wait_for(sub { !$records->(' AND settled_at IS NULL') }, 10) if $recorded; # what wrk has left
     my $effects = settled_count($target) - $before;
     my $what = "$target->{name}, $keys keys, $connections connections";
     $self->fault("$what: errors: $errors") if $errors =~ /[1-9]/;
@@ -156,11 +162,8 @@ sub load {
     else {
         $self->fault("$what: $effects effects of $requests requests") if $effects < $requests || $effects > $requests + $connections;
     }
-    if ($keys eq 'fresh' && $target->{module}) {
-        # operation ids begin with their time: the index finds them among ten million
-        my $first = sprintf('%012x', ($begun - 1) * 1000) =~ s/^(.{8})(.{4})$/$1-$2-7000-8000-000000000000/r;
-        my $records = $target->{t}->record_count("operation_id >= '$first' AND idem_key LIKE '$run-%'");
-        $self->fault("$what: $effects effects, $records records") if $records != $effects;
+    if ($recorded && $records->() != $effects) {
+        $self->fault("$what: $effects effects, " . $records->() . ' records');
     }
     return { requests => $requests, seconds => $duration / 1e6, p50 => $p50 / 1000, p99 => $p99 / 1000, effects => $effects, processor => $used };
 }
