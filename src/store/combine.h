@@ -24,7 +24,7 @@
 #define IDEM_COMBINE_MOST_ROWS 64
 #define IDEM_COMBINE_MOST_OCTETS (256 * 1024)   /* of all rows of a batch */
 #define IDEM_COMBINE_LARGE_ROW (32 * 1024)      /* from here on a row goes alone */
-#define IDEM_COMBINE_PATIENCE 8                 /* a writer that takes longer than this part of the store's timeout is slow */
+#define IDEM_COMBINE_PATIENCE 32                /* a writer that takes longer than this part of the store's timeout is slow */
 
 /*
  * Puts itself in front of store's provider, which must be set and stays the one that does the work; writers is 1

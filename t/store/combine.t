@@ -120,7 +120,7 @@ subtest 'both kinds in one statement' => sub {
 };
 
 subtest 'a second writer, where one will not do' => sub {
-    my $d = driver(writers => 2, timeout => 4000);
+    my $d = driver(writers => 2, timeout => 16_000);
     my $first = occupy($d, 'busy16');
     my $second = $d->begin('reserve', key => 'second1');
     waiting($d, 1);    # it is in no hurry to stand beside the first
@@ -129,7 +129,7 @@ subtest 'a second writer, where one will not do' => sub {
     let_go();
     is(results($d->join_all($first)), 'OK', 'the one that was kept');
 
-    $d = driver(writers => 2, timeout => 60_000);    # slow is 7 s here
+    $d = driver(writers => 2, timeout => 600_000);    # slow is 18 s here
     $first = occupy($d, 'busy17');
     my @crowd = map { $d->begin('reserve', key => "crowd$_") } 1 .. 70;
     ok(wait_for(sub { $pg->value("SELECT count(*) FROM idempotency_records WHERE idem_key LIKE 'crowd%'") == 64 }, 5), 'and at once where a statement is full');
