@@ -137,6 +137,11 @@ subtest 'a second writer, where one will not do' => sub {
     let_go();
     my @r = $d->join_all($first, @crowd);
     is(scalar(grep { $_->{result} eq 'OK' } @r), 71, 'all are served');
+    $first = occupy($d, 'busy18');
+    my @weighty = map { $d->begin('settle', operation => $_->{operation}, code => 200, headers => 'h', size => 30_000, digest => 'd') } @r[ 1 .. 9 ];
+    ok(wait_for(sub { $pg->value("SELECT count(*) FROM idempotency_records WHERE idem_key LIKE 'crowd%' AND status = 'SUCCEEDED'") == 8 }, 5), 'full by weight, too');
+    let_go();
+    is(results($d->join_all($first, @weighty)), join(' ', ('OK') x 10), 'all are served');
 };
 
 subtest 'a leader without company' => sub {
