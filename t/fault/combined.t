@@ -15,7 +15,7 @@ for my $server ([ first => $t ], [ second => $twin ]) {
 }
 my ($client, $other) = map { $_->client->with(authority => 'shop.example') } $t, $twin;
 my $both = $t->both;
-my $waits = q(FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'WITH %');
+my $waits = q(FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%idempotency_records%' AND query NOT LIKE 'LOCK%');
 is($_->post('/charges', key => fresh_key(), body => '{}')->status, 200, 'the server is there') for $client, $other;
 
 # who opens a further connection meanwhile waits for the same lock
