@@ -187,6 +187,18 @@ void idem_pg_settle_batch(idem_store_t *store, idem_settle_t *const *settles, in
     PQclear(rows);
 }
 
+static void set_reserves(idem_reserve_t *const *wanted, int n, idem_store_result_e result, int maybe_written)
+{
+    int i;
+
+    for (i = 0; i < n; i++) {
+        wanted[i]->found = NULL;
+        wanted[i]->found_count = 0;
+        wanted[i]->maybe_written = maybe_written;
+        wanted[i]->result = result;
+    }
+}
+
 void idem_pg_write_batch(idem_store_t *store, idem_reserve_t *const *wanted, int n, idem_settle_t *const *settles,
                          int settle_count, apr_time_t deadline, apr_pool_t *p)
 {
@@ -198,20 +210,21 @@ void idem_pg_write_batch(idem_store_t *store, idem_reserve_t *const *wanted, int
     PGresult *rows = NULL;
     int i;
 
+    idem_pg_call_begin(&call, store, deadline, p);
+    idem_pg_call_not_late(&call);
+    if (count && idem_pg_call_is_late(&call)) {
+        /* a settlement waits for no lock, and an answer that is not kept is lost */
+        set_reserves(wanted, n, IDEM_STORE_UNAVAILABLE, 0);
+        idem_pg_settle_batch(store, chosen, count, deadline, p);
+        return;
+    }
     idem_pg_params_begin(&params, p);
     add_reserves(&params, store, wanted, n);
     if (count) {
         add_settles(&params, chosen, count);
     }
-    idem_pg_call_begin(&call, store, deadline, p);
-    idem_pg_call_not_late(&call);
     result = run_many(&call, count ? &idem_pg_write_many : &idem_pg_reserve_many, &params, &rows);
-    for (i = 0; i < n; i++) {
-        wanted[i]->found = NULL;
-        wanted[i]->found_count = 0;
-        wanted[i]->maybe_written = call.lost;
-        wanted[i]->result = result;
-    }
+    set_reserves(wanted, n, result, call.lost);
     for (i = 0; i < count; i++) {
         chosen[i]->result = result;
     }

@@ -72,9 +72,9 @@ int idem_pg_call_pause(const idem_pg_call_t *call, int round)
     return 1;
 }
 
-static int is_early(const idem_pg_call_t *call)
+int idem_pg_call_is_late(const idem_pg_call_t *call)
 {
-    return idem_pg_moment() < call->until - (call->deadline - call->borrow_by);
+    return idem_pg_moment() >= call->until - (call->deadline - call->borrow_by);
 }
 
 /* A borrowed connection on which statements can run. OK, or UNAVAILABLE: none by the deadline. */
@@ -84,7 +84,7 @@ static idem_store_result_e get_connection(idem_pg_call_t *call)
     const char *message;
     int dead;
 
-    for (dead = 0; !call->conn && dead < MAX_DEAD && is_early(call); dead++) {
+    for (dead = 0; !call->conn && dead < MAX_DEAD && !idem_pg_call_is_late(call); dead++) {
         if (source->borrow(source->baton, call->borrow_by, &call->conn) != APR_SUCCESS) {
             call->conn = NULL;
             return IDEM_STORE_UNAVAILABLE;

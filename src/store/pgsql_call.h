@@ -26,6 +26,8 @@ void idem_pg_call_begin(idem_pg_call_t *call, idem_store_t *store, apr_time_t de
  * could still be waiting for a lock at the deadline.
  */
 void idem_pg_call_not_late(idem_pg_call_t *call);
+/* 1: it takes no connection any more. */
+int idem_pg_call_is_late(const idem_pg_call_t *call);
 
 /*
  * Runs a statement. OK: *rows is set, and lives until PQclear. UNAVAILABLE: certainly not done, by no sending.

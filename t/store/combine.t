@@ -119,6 +119,19 @@ subtest 'both kinds in one statement' => sub {
     is(results($d->join_all($first, @together)), 'OK OK OK UNAVAILABLE', 'a row that is refused harms neither kind');
 };
 
+subtest 'too late to wait for a lock, not too late to settle' => sub {
+    my $d = driver();
+    my $op = $d->call('reserve', key => 'late1')->{operation};
+    my $first = occupy($d, 'busy19');
+    my @late = map { $d->begin(@$_, deadline => 2400) } [ 'settle', operation => $op, code => 200, headers => 'h', body => 'b', digest => 'd' ], [ 'reserve', key => 'late2' ];
+    waiting($d, 2);
+    let_go();
+    is(results($d->join_all($first)), 'OK', 'the one that was kept');
+    my ($settled, $reserved) = $d->join_all(@late);
+    is_deeply([ @$settled{qw(result state)} ], [ 'OK', 'SUCCEEDED' ], 'a settlement, which waits for none, is written');
+    is_deeply([ @$reserved{qw(result maybe)} ], [ 'UNAVAILABLE', 0 ], 'the reserve beside it is not sent');
+};
+
 subtest 'a second writer, where one will not do' => sub {
     my $d = driver(writers => 2, timeout => 16_000);
     my $first = occupy($d, 'busy16');
