@@ -77,7 +77,7 @@ subtest 'one small write for each child and interval, whatever runs' => sub {
     my ($running, $tag) = at('/external', my $key = fresh_key(), hold => 'before');
     ok(older($key, 1), 'and one of them for a while');
     my ($w) = $pg->query(q(SELECT coalesce(sum(calls) FILTER (WHERE query ~* '(INSERT INTO|UPDATE) idempotency_owners'), 0) AS beats,
-        coalesce(sum(rows) FILTER (WHERE query ~* 'UPDATE idempotency_records' AND query !~* 'INSERT INTO idempotency_records|alone AS'), 0) AS updates,
+        coalesce(sum(rows) FILTER (WHERE query ~* '(INSERT INTO|UPDATE) idempotency_records' AND query !~* 'alone AS'), 0) AS writes,
         coalesce(max(wal_bytes / nullif(calls, 0)) FILTER (WHERE query ~* '(INSERT INTO|UPDATE) idempotency_owners'), 0) AS wal,
         (SELECT count(*) FROM idempotency_owners) AS children,
         (SELECT extract(epoch FROM clock_timestamp() - at) FROM since) AS seconds FROM pg_stat_statements));
@@ -85,7 +85,8 @@ subtest 'one small write for each child and interval, whatever runs' => sub {
     cmp_ok($w->{beats}, '>', 0, 'there are heartbeats');
     cmp_ok($w->{beats}, '<=', $w->{children} * (2 * $w->{seconds} + 3), "$w->{beats} heartbeats of $w->{children} children in $w->{seconds} s");
     cmp_ok($w->{wal}, '<', 20_000, "of $w->{wal} octets of log each, pages written whole included");
-    is($w->{updates}, 30, 'a record is touched once after its reserve, by its settlement');
+    # one statement may do both
+    is($w->{writes}, 31 + 30, 'a record is touched once after its reserve, by its settlement');
     $orders->go($tag);
     $running->response;
     $pg->do('DROP EXTENSION pg_stat_statements; DROP TABLE since');
