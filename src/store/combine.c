@@ -173,6 +173,7 @@ int idem_combine_install(idem_store_t *store, int writers, apr_pool_t *p)
     combine->face.reserve = reserve;
     combine->face.settle = settle_all;
     combine->writers = writers;
+    combine->begun = apr_pcalloc(p, (apr_size_t)writers * sizeof(*combine->begun));
     combine->store = store;
     store->combine = combine;
     store->provider = &combine->face;

@@ -11,7 +11,7 @@
  * caller's own, is set; it may be BUSY. Memory for it comes from p.
  */
 
-/* Nobody else's rows are taken along: it goes at once. */
+/* The place is that of idem_queue_take_place. Nobody else's rows are taken along: it goes at once. */
 void idem_lead_alone(idem_store_t *store, idem_kind_e kind, idem_row_t row, apr_time_t deadline, apr_pool_t *p);
 
 /* own: the caller's ticket, of the kind of row. Those that are taken along get their results, and are told. */

@@ -24,15 +24,27 @@ int idem_queue_take_place(idem_combine_t *combine)
         return 0;
     }
     combine->leaders++;
-    combine->begun = idem_pg_moment();
+    combine->begun[0] = idem_pg_moment();
     return 1;
+}
+
+/* When the last of those that are at work began. */
+static idem_pg_moment_t last_begun(const idem_combine_t *combine)
+{
+    idem_pg_moment_t last = 0;
+    int place;
+
+    for (place = 0; place < combine->writers; place++) {
+        last = combine->begun[place] > last ? combine->begun[place] : last;
+    }
+    return last;
 }
 
 /* Would one writer more help? */
 static int is_short(const idem_combine_t *combine, idem_pg_moment_t now)
 {
     return !combine->leaders || combine->queued >= IDEM_COMBINE_MOST_ROWS || combine->octets >= IDEM_COMBINE_MOST_OCTETS ||
-           now - combine->begun >= combine->store->timeout / IDEM_COMBINE_PATIENCE;
+           now - last_begun(combine) >= combine->store->timeout / IDEM_COMBINE_PATIENCE;
 }
 
 idem_ticket_t *idem_queue_call_leader(idem_combine_t *combine)
@@ -53,15 +65,18 @@ idem_ticket_t *idem_queue_call_leader(idem_combine_t *combine)
         ticket = ticket->after;
     }
     idem_queue_take_out(combine, ticket);
-    ticket->stage = IDEM_TICKET_LEADS;
+    for (ticket->place = 0; combine->begun[ticket->place]; ticket->place++) {
+    }
     combine->leaders++;
-    combine->begun = now;
+    combine->begun[ticket->place] = now;
+    ticket->stage = IDEM_TICKET_LEADS;
     return ticket;
 }
 
-idem_ticket_t *idem_queue_give_place(idem_combine_t *combine)
+idem_ticket_t *idem_queue_give_place(idem_combine_t *combine, int place)
 {
     combine->leaders--;
+    combine->begun[place] = 0;
     return idem_queue_call_leader(combine);
 }
 

@@ -12,7 +12,7 @@
 struct idem_combine_t {
     pthread_mutex_t lock;                 /* of all down to last, and of the stages of the tickets in there */
     int leaders;                          /* at work, those who have just been told to included */
-    idem_pg_moment_t begun;               /* when the last of them was given its place */
+    idem_pg_moment_t *begun;              /* for each place, when it was given; 0: it is free */
     int queued;
     apr_size_t octets;                    /* of those */
     idem_ticket_t *first;
@@ -34,19 +34,19 @@ void idem_queue_append(idem_combine_t *combine, idem_ticket_t *ticket);
 /* Its stage is the caller's to set; so is its reference. */
 void idem_queue_take_out(idem_combine_t *combine, idem_ticket_t *ticket);
 
-/* 1: nobody is at work, and a writer's place is the caller's. */
+/* 1: nobody is at work, and the first writer's place, 0, is the caller's. */
 int idem_queue_take_place(idem_combine_t *combine);
 
 /*
  * Gives a place to one of those that wait, where there is one for him. Beside a writer that is at work there is only where
  * a batch is full, or where the store is slow to answer: two would share the same rows, and pay for two statements and two
- * commits. Its ticket, out of the queue, with the queue's reference, its stage set; to be told by idem_ticket_call once
- * the lock is free. NULL: nobody.
+ * commits. Its ticket, out of the queue, with the queue's reference, its stage and place set; to be told by
+ * idem_ticket_call once the lock is free. NULL: nobody.
  */
 idem_ticket_t *idem_queue_call_leader(idem_combine_t *combine);
 
 /* A place is given back; and then the same. */
-idem_ticket_t *idem_queue_give_place(idem_combine_t *combine);
+idem_ticket_t *idem_queue_give_place(idem_combine_t *combine, int place);
 
 /* All that wait and go with the leader's: to batch, with the queue's references; how many, less than
  * IDEM_COMBINE_MOST_ROWS. */

@@ -36,10 +36,10 @@ typedef struct idem_ticket_t {
     idem_row_t row;             /* the copy; everything that it points at is in pool */
     apr_size_t octets;
     idem_pg_moment_t until;
-    /* written under the queue's lock, before its owner is told, who reads it without: that orders what was written before */
-    _Atomic idem_ticket_stage_e stage;
-    struct idem_ticket_t *before; /* under the queue's lock, like the next */
+    int place;                  /* of a writer, with LEADS; under the queue's lock, like the next three */
+    struct idem_ticket_t *before;
     struct idem_ticket_t *after;
+    _Atomic idem_ticket_stage_e stage; /* set last: its owner, once told, reads it without the lock, and then what it stands for */
     sem_t told;                 /* a semaphore and no condition: its owner wakes up without a lock to take and give back */
 } idem_ticket_t;
 

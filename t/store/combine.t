@@ -133,12 +133,15 @@ subtest 'too late to wait for a lock, not too late to settle' => sub {
 };
 
 subtest 'a second writer, where one will not do' => sub {
-    my $d = driver(writers => 2, timeout => 16_000);
+    my $d = driver(writers => 2, timeout => 32_000);    # slow is 1 s here
     my $first = occupy($d, 'busy16');
     my $second = $d->begin('reserve', key => 'second1');
     waiting($d, 1);    # it is in no hurry to stand beside the first
     is(results($d->join_all($second)), 'OK', 'is there where the first is slow');
     is($d->call('connections')->{writing}, 1, 'while that one is still at work');
+    my ($next) = $d->join_all($d->begin('reserve', key => 'second2'));
+    is($next->{result}, 'OK', 'and so is who comes then');
+    cmp_ok($next->{took}, '<', 600, 'who is not kept: the first is slow already');
     let_go();
     is(results($d->join_all($first)), 'OK', 'the one that was kept');
 
