@@ -76,7 +76,8 @@ const idem_pg_statement_t idem_pg_reserve = {
 
 /*
  * The same for many rows of one writer, but that it does not look first: most are fresh, and those that are not are looked
- * up by idem_pg_find_many. Rows are inserted in the order they were given in. Gives the tokens of the fresh ones.
+ * up by idem_pg_find_many. Its name is not the one that other releases have for another text: behind a pooler that keeps
+ * what is prepared, both may meet. Rows are inserted in the order they were given in. Gives the tokens of the fresh ones.
  */
 #define RESERVE_MANY_TYPES "TTTTTTTTBBBUUuiVVVVOLTTIV"
 #define RESERVE_MANY                                                                                                   \
@@ -86,7 +87,7 @@ const idem_pg_statement_t idem_pg_reserve = {
     RESERVE_ALLOWED(IDEM_SQL_EACH) " ORDER BY q.n" RESERVE_ONCE " RETURNING owner_token"
 
 const idem_pg_statement_t idem_pg_reserve_many = {
-    "idem_reserve_many", RESERVE_MANY_TYPES, RESERVE_MANY, 1};
+    "idem_insert_many", RESERVE_MANY_TYPES, RESERVE_MANY, 1};
 
 /* The numbers of those that are there, and their records. LIMIT keeps the planner at one look-up in the index for each,
  * however small the table was when it planned. */

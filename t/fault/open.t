@@ -71,7 +71,7 @@ subtest 'many reserves in one statement, and all in doubt' => sub {
     my $hits = $wire->hits;
     # one writer is kept, so that the others wait for company
     $wire->on(idem_reserve => 'hold');
-    $wire->on(idem_reserve_many => 'silent');
+    $wire->on(idem_insert_many => 'silent');
     my %status;
     my $count = executed($t, sub {
         my $first = $open->send(POST => '/charges', key => fresh_key(), body => $body);
