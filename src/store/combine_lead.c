@@ -37,12 +37,20 @@ static void lent_broken(void *baton, idem_conn_t *conn, const char *reason)
     lent->real->broken(lent->real->baton, conn, reason);
 }
 
-static void give_up_place(idem_combine_t *combine, int place)
+/* Has the store decided anything, be it that it cannot? */
+static int has_answered(idem_kind_e kind, idem_row_t row)
+{
+    idem_store_result_e result = kind == IDEM_KIND_SETTLE ? row.settle->result : row.reserve->result;
+
+    return result != IDEM_STORE_UNAVAILABLE && result != IDEM_STORE_AMBIGUOUS;
+}
+
+static void give_up_place(idem_combine_t *combine, int place, int answered)
 {
     idem_ticket_t *leader;
 
     pthread_mutex_lock(&combine->lock);
-    leader = idem_queue_give_place(combine, place);
+    leader = idem_queue_give_place(combine, place, answered);
     pthread_mutex_unlock(&combine->lock);
     idem_ticket_call(leader);
 }
@@ -102,7 +110,7 @@ void idem_lead_alone(idem_store_t *store, idem_kind_e kind, idem_row_t row, apr_
     alone.provider = store->combine->next;
     alone.once = 1;
     send_batch(&alone, kind, row, NULL, 0, deadline, p);
-    give_up_place(store->combine, 0);
+    give_up_place(store->combine, 0, has_answered(kind, row));
 }
 
 void idem_lead(idem_store_t *store, const idem_ticket_t *own, idem_row_t row, apr_time_t deadline, apr_pool_t *p)
@@ -122,7 +130,7 @@ void idem_lead(idem_store_t *store, const idem_ticket_t *own, idem_row_t row, ap
     if (apr_time_now() >= deadline ||
         store->source->borrow(store->source->baton, deadline, &lent.conn) != APR_SUCCESS) {
         idem_row_set_unavailable(own->kind, row);
-        give_up_place(combine, own->place);
+        give_up_place(combine, own->place, 0);
         return;
     }
     pthread_mutex_lock(&combine->lock);
@@ -143,7 +151,8 @@ void idem_lead(idem_store_t *store, const idem_ticket_t *own, idem_row_t row, ap
         batch[i]->stage = IDEM_TICKET_DONE;
     }
     pthread_mutex_unlock(&combine->lock);
-    give_up_place(combine, own->place); /* before the others are told: the next statement is what they may be waiting for */
+    /* before the others are told: the next statement is what they may be waiting for */
+    give_up_place(combine, own->place, has_answered(own->kind, row));
     for (i = 0; i < n; i++) {
         idem_ticket_call(batch[i]);
     }

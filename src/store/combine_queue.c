@@ -40,11 +40,17 @@ static idem_pg_moment_t last_begun(const idem_combine_t *combine)
     return last;
 }
 
+/* How long a store that answers may take. */
+static apr_interval_time_t patience(const idem_combine_t *combine)
+{
+    return combine->store->timeout / IDEM_COMBINE_PATIENCE;
+}
+
 /* Would one writer more help? */
 static int is_short(const idem_combine_t *combine, idem_pg_moment_t now)
 {
     return !combine->leaders || combine->queued >= IDEM_COMBINE_MOST_ROWS || combine->octets >= IDEM_COMBINE_MOST_OCTETS ||
-           now - last_begun(combine) >= combine->store->timeout / IDEM_COMBINE_PATIENCE;
+           now - last_begun(combine) >= patience(combine);
 }
 
 idem_ticket_t *idem_queue_call_leader(idem_combine_t *combine)
@@ -73,8 +79,9 @@ idem_ticket_t *idem_queue_call_leader(idem_combine_t *combine)
     return ticket;
 }
 
-idem_ticket_t *idem_queue_give_place(idem_combine_t *combine, int place)
+idem_ticket_t *idem_queue_give_place(idem_combine_t *combine, int place, int answered)
 {
+    combine->answered = answered ? idem_pg_moment() : combine->answered;
     combine->leaders--;
     combine->begun[place] = 0;
     return idem_queue_call_leader(combine);
@@ -87,6 +94,10 @@ int idem_queue_take_batch(idem_combine_t *combine, const idem_ticket_t *own, ide
     idem_ticket_t *after;
     int n = 0;
 
+    /* who has been sent can leave no more: of a store that may have fallen silent nobody else is to wait */
+    if (idem_pg_moment() - combine->answered >= patience(combine)) {
+        return 0;
+    }
     for (ticket = combine->first; ticket && n < IDEM_COMBINE_MOST_ROWS - 1; ticket = after) {
         after = ticket->after;
         if (octets + ticket->octets <= IDEM_COMBINE_MOST_OCTETS) {

@@ -13,6 +13,7 @@ struct idem_combine_t {
     pthread_mutex_t lock;                 /* of all down to last, and of the stages of the tickets in there */
     int leaders;                          /* at work, those who have just been told to included */
     idem_pg_moment_t *begun;              /* for each place, when it was given; 0: it is free */
+    idem_pg_moment_t answered;            /* when the store has last answered */
     int queued;
     apr_size_t octets;                    /* of those */
     idem_ticket_t *first;
@@ -45,11 +46,11 @@ int idem_queue_take_place(idem_combine_t *combine);
  */
 idem_ticket_t *idem_queue_call_leader(idem_combine_t *combine);
 
-/* A place is given back; and then the same. */
-idem_ticket_t *idem_queue_give_place(idem_combine_t *combine, int place);
+/* A place is given back, with the store's answer (1) or without (0); and then the same. */
+idem_ticket_t *idem_queue_give_place(idem_combine_t *combine, int place, int answered);
 
 /* All that wait and go with the leader's: to batch, with the queue's references; how many, less than
- * IDEM_COMBINE_MOST_ROWS. */
+ * IDEM_COMBINE_MOST_ROWS. None where the store has not answered for a while. */
 int idem_queue_take_batch(idem_combine_t *combine, const idem_ticket_t *own, idem_ticket_t **batch);
 
 #endif
