@@ -7,7 +7,6 @@
 
 #include "core/utf8.h"
 
-
 /* More sources than could ever fit are refused before anything is added up. */
 #define MAX_SOURCES ((IDEM_SCOPE_MAX_JOINED + 1) / 2)
 

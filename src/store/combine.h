@@ -9,8 +9,8 @@
  * once, with its own memory.
  *
  * - Every caller has its own deadline. Before its row was sent, leaving is certain (UNAVAILABLE); after it, AMBIGUOUS.
- * - A row that its statement did not decide (two equal scopes in one, a refusal, another state than the usual) is asked
- *   for alone afterwards by its own caller: nobody is kept by another's trouble.
+ * - A row that its statement did not decide (a refusal, another state than the usual) is asked for alone afterwards by its
+ *   own caller: nobody is kept by another's trouble. To a store that has not answered for a while a leader goes alone.
  * - Reserves go in the order of the primary key, before any settlement of their statement has locked its row, and no
  *   settlement waits for a lock of its own: two batches never deadlock. One that goes with a reserve waits as long as that.
  * - Large rows, rare settlements, looks at several scopes and what only looks are not combined.

@@ -171,7 +171,7 @@ void idem_pgsql_reserve(idem_store_t *store, idem_reserve_t *const *wanted, int 
         reserve_one(store, *wanted, deadline, p);
     }
     else {
-        idem_pg_reserve_batch(store, wanted, n, deadline, p);
+        idem_pg_write_batch(store, wanted, n, NULL, 0, deadline, p);
     }
 }
 

@@ -7,7 +7,7 @@
  * here it would keep the others waiting.
  */
 
-/* columns of the answers: of idem_pg_reserve_many and idem_pg_write_many, of idem_pg_find_many */
+/* columns of the answers: of what writes, where a token comes alone; of idem_pg_find_many */
 enum { FRESH_TOKEN, SETTLED_NUMBER };
 enum { FOUND_NUMBER, FOUND_RECORD };
 
@@ -47,7 +47,7 @@ static int choose_settles(idem_settle_t *const *settles, int n, idem_settle_t **
 
         settles[i]->state = IDEM_STATE_NONE;
         settles[i]->result = IDEM_STORE_BUSY;
-        if (event == IDEM_EVENT_SUCCEED || (event == IDEM_EVENT_FAIL && comes_from(event, sources))) {
+        if ((event == IDEM_EVENT_SUCCEED || event == IDEM_EVENT_FAIL) && comes_from(event, sources)) {
             chosen[count++] = settles[i];
         }
     }
@@ -155,38 +155,6 @@ static void find_rest(idem_pg_call_t *call, idem_reserve_t *const *wanted, int n
     PQclear(found);
 }
 
-void idem_pg_reserve_batch(idem_store_t *store, idem_reserve_t *const *wanted, int n, apr_time_t deadline, apr_pool_t *p)
-{
-    idem_pg_write_batch(store, wanted, n, NULL, 0, deadline, p);
-}
-
-void idem_pg_settle_batch(idem_store_t *store, idem_settle_t *const *settles, int n, apr_time_t deadline, apr_pool_t *p)
-{
-    idem_settle_t **chosen = apr_palloc(p, (apr_size_t)n * sizeof(*chosen));
-    int count = choose_settles(settles, n, chosen);
-    idem_store_result_e result;
-    idem_pg_params_t params;
-    idem_pg_call_t call;
-    PGresult *rows = NULL;
-    int i;
-
-    if (!count) {
-        return;
-    }
-    idem_pg_params_begin(&params, p);
-    add_settles(&params, chosen, count);
-    idem_pg_call_begin(&call, store, deadline, p);
-    result = run_many(&call, &idem_pg_settle_many, &params, &rows);
-    idem_pg_call_end(&call);
-    for (i = 0; i < count; i++) {
-        chosen[i]->result = result;
-    }
-    for (i = 0; i < PQntuples(rows); i++) {
-        set_settled(chosen, count, idem_pg_get_int(rows, i, 0));
-    }
-    PQclear(rows);
-}
-
 static void set_reserves(idem_reserve_t *const *wanted, int n, idem_store_result_e result, int maybe_written)
 {
     int i;
@@ -197,6 +165,14 @@ static void set_reserves(idem_reserve_t *const *wanted, int n, idem_store_result
         wanted[i]->maybe_written = maybe_written;
         wanted[i]->result = result;
     }
+}
+
+static const idem_pg_statement_t *statement_for(int reserves, int settles)
+{
+    if (!settles) {
+        return &idem_pg_reserve_many;
+    }
+    return reserves ? &idem_pg_write_many : &idem_pg_settle_many;
 }
 
 void idem_pg_write_batch(idem_store_t *store, idem_reserve_t *const *wanted, int n, idem_settle_t *const *settles,
@@ -211,19 +187,26 @@ void idem_pg_write_batch(idem_store_t *store, idem_reserve_t *const *wanted, int
     int i;
 
     idem_pg_call_begin(&call, store, deadline, p);
-    idem_pg_call_not_late(&call);
-    if (count && idem_pg_call_is_late(&call)) {
+    if (n) {
+        idem_pg_call_not_late(&call);
+    }
+    if (n && count && idem_pg_call_is_late(&call)) {
         /* a settlement waits for no lock, and an answer that is not kept is lost */
         set_reserves(wanted, n, IDEM_STORE_UNAVAILABLE, 0);
-        idem_pg_settle_batch(store, chosen, count, deadline, p);
+        n = 0;
+        idem_pg_call_begin(&call, store, deadline, p);
+    }
+    if (!n && !count) {
         return;
     }
     idem_pg_params_begin(&params, p);
-    add_reserves(&params, store, wanted, n);
+    if (n) {
+        add_reserves(&params, store, wanted, n);
+    }
     if (count) {
         add_settles(&params, chosen, count);
     }
-    result = run_many(&call, count ? &idem_pg_write_many : &idem_pg_reserve_many, &params, &rows);
+    result = run_many(&call, statement_for(n, count), &params, &rows);
     set_reserves(wanted, n, result, call.lost);
     for (i = 0; i < count; i++) {
         chosen[i]->result = result;

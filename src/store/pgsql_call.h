@@ -92,8 +92,6 @@ void idem_pg_add_settle(idem_pg_params_t *params, const idem_settle_t *settle, i
 idem_store_result_e idem_pg_found(idem_reserve_t *wanted, idem_record_t *record);
 
 /* As the vtable's calls for n > 1. */
-void idem_pg_reserve_batch(idem_store_t *, idem_reserve_t *const *, int n, apr_time_t deadline, apr_pool_t *);
-void idem_pg_settle_batch(idem_store_t *, idem_settle_t *const *, int n, apr_time_t deadline, apr_pool_t *);
 void idem_pg_write_batch(idem_store_t *, idem_reserve_t *const *, int n, idem_settle_t *const *, int settle_count,
                          apr_time_t deadline, apr_pool_t *);
 

@@ -273,7 +273,7 @@ void idem_pgsql_settle(idem_store_t *store, idem_settle_t *const *settles, int n
         settle_one(store, *settles, deadline, p);
     }
     else {
-        idem_pg_settle_batch(store, settles, n, deadline, p);
+        idem_pg_write_batch(store, NULL, 0, settles, n, deadline, p);
     }
 }
 

@@ -130,7 +130,8 @@ const idem_pg_statement_t idem_pg_settle = {
     " WHERE r.ctid = (SELECT r.ctid FROM idempotency_records r WHERE " SETTLE_FITS(IDEM_SQL_ONE, "$4") ") RETURNING true",
     1};
 
-/* The same for many; nothing waits for a lock, so their order does not matter. Gives the numbers of those that fitted. */
+/* The same for many; nothing waits for a lock, so their order does not matter. Gives the numbers of those that fitted,
+ * behind the place of a token. */
 #define SETTLE_MANY_TYPES "TUITTTIBBB"
 #define SETTLE_EACH(number) "w.p" #number
 #define SETTLE_MANY_FIT(arrays, sources)                                                                               \
@@ -138,17 +139,17 @@ const idem_pg_statement_t idem_pg_settle = {
     " p9, p10, n) CROSS JOIN LATERAL (SELECT r.ctid AS here FROM idempotency_records r WHERE "                         \
     SETTLE_FITS(SETTLE_EACH, sources) ") AS one)"
 #define SETTLE_MANY                                                                                                    \
-    "UPDATE idempotency_records r SET " SETTLE_SET(SETTLE_EACH) " FROM fit AS w WHERE r.ctid = w.here RETURNING w.n::int"
+    "UPDATE idempotency_records r SET " SETTLE_SET(SETTLE_EACH) " FROM fit AS w WHERE r.ctid = w.here"
 
 const idem_pg_statement_t idem_pg_settle_many = {
-    "idem_settle_many", SETTLE_MANY_TYPES,
-    "WITH " SETTLE_MANY_FIT("$1, $2, $3, $5, $6, $7, $8, $9, $10", "$4") " " SETTLE_MANY, 1};
+    "idem_update_many", SETTLE_MANY_TYPES,
+    "WITH " SETTLE_MANY_FIT("$1, $2, $3, $5, $6, $7, $8, $9, $10", "$4") " " SETTLE_MANY " RETURNING NULL::uuid, w.n::int", 1};
 
 /* Both in one, with one commit. No row is of both: nobody settles what is not reserved yet. Gives a token or a number. */
 const idem_pg_statement_t idem_pg_write_many = {
     "idem_write_many", RESERVE_MANY_TYPES SETTLE_MANY_TYPES,
     "WITH ins AS (" RESERVE_MANY "), " SETTLE_MANY_FIT("$26, $27, $28, $30, $31, $32, $33, $34, $35", "$29")
-    ", upd AS (" SETTLE_MANY " AS n)"
+    ", upd AS (" SETTLE_MANY " RETURNING w.n::int)"
     " SELECT ins.owner_token, NULL::int FROM ins UNION ALL SELECT NULL, upd.n FROM upd",
     1};
 

@@ -159,7 +159,7 @@ typedef struct idem_recovery_t idem_recovery_t; /* likewise */
 /*
  * One store of one process. `owner` names this process (an httpd child) in idempotency_owners.
  * reserve and settle take arrays: each element has its own result. n is 1 upwards. With n > 1, or where the store says
- * once, that is one statement, no element has older scopes, and an element may come back as BUSY: not decided, to be
+ * once, they are written by one statement, no element has older scopes, and an element may come back as BUSY: not decided, to be
  * asked for alone, without once.
  */
 typedef struct idem_store_provider_t {
